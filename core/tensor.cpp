@@ -41,7 +41,7 @@ Tensor::Tensor(BufferView view, DType dtype, const Shape& shape)
 
 bool Tensor::is_contiguous() const { return shape_.rank() == 0 || shape_[0] <= 1 || row_stride_ == shape_.row_elements(); }
 
-size_t Tensor::bytes() const { return dtype_bytes(dtype_, static_cast<size_t>(shape_.num_elements())); }
+size_t Tensor::bytes() const { return is_absent() ? 0 : dtype_bytes(dtype_, static_cast<size_t>(shape_.num_elements())); }
 
 Tensor Tensor::with_window(int64_t element_offset, const Shape& shape, int64_t row_stride) const {
   Tensor window = *this;
