@@ -1,7 +1,24 @@
 # What a user may choose at configure time.
-include(CMakeDependentOption)
-
 option(FORETOKEN_BUILD_TESTS "Build the tests and benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(FORETOKEN_INSTALL "Make install rules and a CMake package" ${PROJECT_IS_TOP_LEVEL})
 option(FORETOKEN_FAULTS "Compile the fault switches that tests use to prove that they can fail" OFF)
 option(FORETOKEN_WERROR "Treat warnings as errors" OFF)
 set(FORETOKEN_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")
+set(FORETOKEN_ONEDNN AUTO CACHE STRING "oneDNN for CPU prefill: AUTO takes it when found, ON requires it, OFF leaves it out")
+set_property(CACHE FORETOKEN_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+if(NOT FORETOKEN_ONEDNN MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "FORETOKEN_ONEDNN: expected AUTO, ON or OFF, got '${FORETOKEN_ONEDNN}'")
+endif()
+
+# A host project keeps its own build type, compiler launcher and linker.
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  endif()
+  find_program(FORETOKEN_CCACHE ccache DOC "Compiler cache, used when it is there")
+  if(FORETOKEN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${FORETOKEN_CCACHE}")
+  endif()
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=mold FORETOKEN_LINKER_MOLD)
+endif()

@@ -1,6 +1,7 @@
 # One target per folder, each with the project's warnings and language level and nothing global.
+include(GNUInstallDirs)
 
-# foretoken_configure(<target>): language level, warnings, floating-point rules and sanitizers.
+# foretoken_configure(<target>): language level, warnings, floating-point rules, sanitizers and linker.
 function(foretoken_configure target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
@@ -16,14 +17,76 @@ function(foretoken_configure target)
     target_compile_options(${target} PRIVATE -fsanitize=${FORETOKEN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${FORETOKEN_SANITIZE})
   endif()
+  if(FORETOKEN_LINKER_MOLD)
+    target_link_options(${target} PRIVATE -fuse-ld=mold)
+  endif()
 endfunction()
 
 # foretoken_library(<folder target> SOURCES ... [PUBLIC deps...] [PRIVATE deps...]): the library of one folder, alias foretoken::<name>.
+# Outside apps/ and tests/ it joins the export set; the headers of the folder are installed, those of backends/<name>/ are not.
 function(foretoken_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(foretoken_${name} STATIC ${arg_SOURCES})
   add_library(foretoken::${name} ALIAS foretoken_${name})
+  set_target_properties(foretoken_${name} PROPERTIES EXPORT_NAME ${name})
   foretoken_configure(foretoken_${name})
-  target_include_directories(foretoken_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-  target_link_libraries(foretoken_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  target_include_directories(foretoken_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/foretoken>)
+  target_link_libraries(foretoken_${name} PUBLIC ${arg_PUBLIC})
+  foreach(dependency IN LISTS arg_PRIVATE)
+    foretoken_is_header_only(${dependency} header_only)
+    if(header_only)  # of no use to whoever links an installed library, who need not have it
+      target_link_libraries(foretoken_${name} PRIVATE $<BUILD_INTERFACE:${dependency}>)
+    else()
+      target_link_libraries(foretoken_${name} PRIVATE ${dependency})
+    endif()
+  endforeach()
+
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  if(folder MATCHES "^(apps|tests)(/|$)")
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY FORETOKEN_LIBRARIES foretoken_${name})
+  if(FORETOKEN_INSTALL)
+    install(TARGETS foretoken_${name} EXPORT foretoken ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    if(NOT folder MATCHES "^backends/")
+      foretoken_install_headers(${folder})
+    endif()
+  endif()
+endfunction()
+
+# foretoken_is_header_only(<target> <out>): whether an imported target brings include directories and nothing to link.
+function(foretoken_is_header_only target out)
+  set(${out} FALSE PARENT_SCOPE)
+  if(TARGET ${target})
+    get_target_property(imported ${target} IMPORTED)
+    get_target_property(type ${target} TYPE)
+    get_target_property(linked ${target} INTERFACE_LINK_LIBRARIES)
+    if(imported AND type STREQUAL "INTERFACE_LIBRARY" AND NOT linked)
+      set(${out} TRUE PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+# foretoken_install_headers(<folder>): its headers, and those of core/ops, under include/foretoken/<folder>, once per folder.
+function(foretoken_install_headers folder)
+  get_property(done GLOBAL PROPERTY FORETOKEN_HEADER_FOLDERS)
+  if(folder IN_LIST done)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY FORETOKEN_HEADER_FOLDERS ${folder})
+  foreach(part IN ITEMS ${folder} ${folder}/ops)
+    file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${part}/*.h")
+    if(headers)
+      install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/foretoken/${part})
+    endif()
+  endforeach()
+endfunction()
+
+# foretoken_build_info(<target>): gives the target "foretoken_build_info.h", which holds the version and where data lies.
+function(foretoken_build_info target)
+  set(bindir "/${CMAKE_INSTALL_BINDIR}")
+  file(RELATIVE_PATH FORETOKEN_MODELS_FROM_BIN "${bindir}" "/${CMAKE_INSTALL_DATADIR}/foretoken/models")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/foretoken_build_info.h.in" "${PROJECT_BINARY_DIR}/generated/foretoken_build_info.h" @ONLY)
+  target_include_directories(${target} PRIVATE "${PROJECT_BINARY_DIR}/generated")
 endfunction()
