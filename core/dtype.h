@@ -59,7 +59,8 @@ enum class DType : uint8_t {
 
 /// Value of an E2M1 nibble: sign, then {0, .5, 1, 1.5, 2, 3, 4, 6}.
 [[nodiscard]] float e2m1_to_float(uint8_t nibble);
-/// Nearest E2M1 nibble, ties to the even code, saturating at 6; the sign bit is kept when a negative value rounds to 0. NaN gives +0.
+/// Nearest E2M1 nibble, ties to the even code, saturating at 6; the sign bit is kept when a negative value rounds to 0. NaN gives
+/// +0.
 [[nodiscard]] uint8_t float_to_e2m1(float value);
 
 }  // namespace foretoken

@@ -36,8 +36,6 @@ Error::Error(ErrorCode code, const std::string& message, std::source_location so
 Error::Error(ErrorCode code, const ErrorDetail& detail, std::source_location source)
     : Error(code, format_detail(detail), source) {}
 
-Error Error::with_context(std::string_view context) const {
-  return Error(code_, std::string(context) + ": " + what(), source_);
-}
+Error Error::with_context(std::string_view context) const { return Error(code_, std::string(context) + ": " + what(), source_); }
 
 }  // namespace foretoken

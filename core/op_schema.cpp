@@ -15,6 +15,8 @@ struct Binding {
   std::string_view operand;
 };
 
+bool is_any_shape(const OperandSpec& spec) { return spec.dims.size() == 1 && spec.dims[0] == "..."; }
+
 bool is_name(std::string_view dim) { return dim.find_first_of("*+") == std::string_view::npos && (dim[0] < '0' || dim[0] > '9'); }
 
 const Binding* find(std::span<const Binding> bindings, std::string_view symbol) {
@@ -59,8 +61,9 @@ void check_operand(const std::string& op, const OperandSpec& spec, const Tensor&
   if (!spec.dtypes.empty() && std::ranges::find(spec.dtypes, tensor.dtype()) == spec.dtypes.end()) {
     fail(op, spec.name + " is " + std::string(to_string(tensor.dtype())) + ", expected " + dtype_list(spec.dtypes));
   }
-  if (tensor.shape().rank() != spec.dims.size()) {
-    fail(op, spec.name + " has shape " + tensor.shape().to_string() + ", expected " + std::to_string(spec.dims.size()) + " dimensions");
+  if (!is_any_shape(spec) && tensor.shape().rank() != spec.dims.size()) {
+    fail(op, spec.name + " has shape " + tensor.shape().to_string() + ", expected " + std::to_string(spec.dims.size()) +
+                 " dimensions");
   }
   if (!spec.strided && !tensor.is_contiguous()) fail(op, spec.name + " must be contiguous, its rows are strided");
 }
@@ -125,7 +128,7 @@ void OpSchema::check(std::span<const Tensor* const> tensors) const {
       continue;
     }
     check_operand(name_, spec, tensor);
-    for (size_t axis = 0; axis < spec.dims.size(); ++axis) {
+    for (size_t axis = 0; axis < spec.dims.size() && !is_any_shape(spec); ++axis) {
       const std::string& dim = spec.dims[axis];
       if (!is_name(dim)) continue;
       const Binding* bound = find(bindings, dim);
@@ -139,12 +142,12 @@ void OpSchema::check(std::span<const Tensor* const> tensors) const {
   }
   for (size_t i = 0; i < operands_.size(); ++i) {
     if (tensors[i]->is_absent()) continue;
-    for (size_t axis = 0; axis < operands_[i].dims.size(); ++axis) {
+    for (size_t axis = 0; axis < operands_[i].dims.size() && !is_any_shape(operands_[i]); ++axis) {
       const std::string& dim = operands_[i].dims[axis];
       const auto expected = is_name(dim) ? std::nullopt : evaluate(dim, bindings);
       if (expected && *expected != tensors[i]->dim(axis)) {
-        fail(name_, operands_[i].name + " has " + std::to_string(tensors[i]->dim(axis)) + " in dimension " + std::to_string(axis) +
-                        ", expected " + dim + "=" + std::to_string(*expected));
+        fail(name_, operands_[i].name + " has " + std::to_string(tensors[i]->dim(axis)) + " in dimension " +
+                        std::to_string(axis) + ", expected " + dim + "=" + std::to_string(*expected));
       }
     }
   }

@@ -22,13 +22,14 @@ struct Access {
 };
 
 /// One operand. A dimension is a name ("T"), a number ("4"), or a product or sum of those ("2*D", "B+1"), `*` before `+`.
+/// The single dimension "..." stands for any shape (scales, whose shape depends on the weight's format).
 struct OperandSpec {
   std::string name;
   AccessMode access = AccessMode::kRead;
   std::vector<std::string> dims{};
-  std::vector<DType> dtypes{};// empty: any
-  bool optional = false;      // may be absent
-  bool strided = false;       // rows may be further apart than they are long
+  std::vector<DType> dtypes{};  // empty: any
+  bool optional = false;        // may be absent
+  bool strided = false;         // rows may be further apart than they are long
 };
 
 /// Largest deviation of an output of one dtype from the float64 reference: relative error of a row (formulas.md) and

@@ -14,18 +14,18 @@ int64_t span_elements(const Shape& shape, int64_t row_stride) {
 }
 
 [[noreturn]] void throw_range(const char* what, int64_t begin, int64_t count, const Shape& shape) {
-  throw Error(ErrorCode::kInvalidArgument,
-              {.what = what, .expected = "a range within " + shape.to_string(),
-               .got = "[" + std::to_string(begin) + ", " + std::to_string(begin + count) + ")"});
+  throw Error(ErrorCode::kInvalidArgument, {.what = what,
+                                            .expected = "a range within " + shape.to_string(),
+                                            .got = "[" + std::to_string(begin) + ", " + std::to_string(begin + count) + ")"});
 }
 
 }  // namespace
 
 BufferView BufferView::slice(size_t begin, size_t count) const {
   if (begin > bytes || count > bytes - begin) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = "slice reaches past the end of a buffer view", .expected = "at most " + std::to_string(bytes) + " bytes",
-                 .got = std::to_string(begin) + " + " + std::to_string(count)});
+    throw Error(ErrorCode::kInvalidArgument, {.what = "slice reaches past the end of a buffer view",
+                                              .expected = "at most " + std::to_string(bytes) + " bytes",
+                                              .got = std::to_string(begin) + " + " + std::to_string(count)});
   }
   return {.buffer = buffer, .offset = offset + begin, .bytes = count};
 }
@@ -70,9 +70,9 @@ Tensor Tensor::columns(int64_t begin, int64_t count) const {
 Tensor Tensor::reshape(const Shape& shape) const {
   const bool same_rows = shape.rank() > 0 && shape_.rank() > 0 && shape[0] == shape_[0];
   if (shape.num_elements() != shape_.num_elements() || (!is_contiguous() && !same_rows)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = "cannot reshape", .expected = shape.to_string(),
-                 .got = shape_.to_string() + (is_contiguous() ? "" : " with strided rows")});
+    throw Error(ErrorCode::kInvalidArgument, {.what = "cannot reshape",
+                                              .expected = shape.to_string(),
+                                              .got = shape_.to_string() + (is_contiguous() ? "" : " with strided rows")});
   }
   Tensor reshaped = *this;
   reshaped.shape_ = shape;

@@ -1,0 +1,58 @@
+// What a device can do, as data. Every "no" carries its reason.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/linear_weight.h"
+
+namespace foretoken {
+
+/// Yes, or no with a reason.
+class Availability {
+ public:
+  static Availability yes() { return Availability({}); }
+  /// `reason` must say what is missing, for example "no AVX2 on this CPU".
+  static Availability no(std::string reason) { return Availability(std::move(reason)); }
+
+  [[nodiscard]] explicit operator bool() const { return reason_.empty(); }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  explicit Availability(std::string reason) : reason_(std::move(reason)) {}
+  std::string reason_;
+};
+
+/// How a device treats one weight format.
+struct WeightFormatSupport {
+  WeightFormat format = WeightFormat::kBF16;
+  Availability storable = Availability::yes();  // kernels that read it exist
+  Availability fast = Availability::yes();      // reading it is faster than reading BF16
+  Availability native = Availability::yes();    // the hardware converts or multiplies it itself
+};
+
+enum class DeviceKind : uint8_t { kCpu, kIntegratedGpu, kDiscreteGpu, kOther };
+
+struct Capabilities {
+  std::string backend;          // "cpu", "cuda", ...
+  std::string device_name;      // "AMD EPYC ...", "NVIDIA H200"
+  std::string driver;           // version text, may be empty
+  std::string instruction_set;  // "avx512", "sm_90a", ...
+  DeviceKind kind = DeviceKind::kOther;
+  uint64_t total_memory_bytes = 0;
+  uint32_t num_compute_units = 0;        // threads of the pool, multiprocessors
+  std::vector<uint32_t> subgroup_sizes;  // lanes that kernels may use
+  std::vector<DType> activation_dtypes;  // best first
+  std::vector<WeightFormatSupport> weight_formats;
+  Availability bf16_prefill =
+      Availability::yes();            // matrix hardware for prefill with BF16 activations, faster than the exact kernels
+  std::vector<std::string> features;  // further named features, for people
+
+  /// Support of one format; a format that is not listed is not storable, for the reason "not implemented by this backend".
+  [[nodiscard]] WeightFormatSupport weight_format(WeightFormat format) const;
+};
+
+}  // namespace foretoken

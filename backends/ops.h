@@ -1,0 +1,88 @@
+// The operators as calls: check the schema, take the best implementation of the list's device, launch it.
+// Shapes, dtypes and formulas are in core/ops/. All throw InvalidArgument on operands that do not fit and Unsupported when no
+// implementation of this device takes them.
+#pragma once
+
+#include "backends/op_table.h"
+#include "core/ops/accept.h"
+#include "core/ops/argmax.h"
+#include "core/ops/embedding.h"
+#include "core/ops/gated_attention.h"
+#include "core/ops/gated_delta_rule.h"
+#include "core/ops/linear.h"
+#include "core/ops/moe.h"
+#include "core/ops/random_fill.h"
+#include "core/ops/rms_norm.h"
+#include "core/ops/rms_norm_gated.h"
+#include "core/ops/rope.h"
+
+namespace foretoken::ops {
+
+/// Checks an operator's operands as `dispatch` does. Throws InvalidArgument.
+template <class Op>
+void check(const Op& op) {
+  const auto operands = op.operands();
+  Op::schema().check(operands);
+  if constexpr (requires { op.validate(); }) op.validate();
+}
+
+/// Checks `op` and puts it on `cmd` through the best implementation that accepts it.
+template <class Op>
+void dispatch(CommandList& cmd, const Op& op) {
+  check(op);
+  cmd.ops().choose(Op::schema().name(), &op).launch(cmd, &op);
+}
+
+/// Scratch bytes that the chosen implementation needs for these operands (their `workspace` may be absent here); 0 for most.
+template <class Op>
+[[nodiscard]] size_t workspace_bytes(const OpTable& table, const Op& op) {
+  const OpImplementation& implementation = table.choose(Op::schema().name(), &op);
+  return implementation.workspace_bytes ? implementation.workspace_bytes(&op) : 0;
+}
+
+inline void embedding(CommandList& cmd, const Tensor& ids, const Tensor& table, const Tensor& out) {
+  dispatch(cmd, Embedding{.ids = ids, .table = table, .out = out});
+}
+
+inline void rms_norm(CommandList& cmd, const Tensor& x, const Tensor& weight, const Tensor& out, float eps) {
+  dispatch(cmd, RmsNorm{.x = x, .weight = weight, .out = out, .eps = eps});
+}
+
+inline void add_rms_norm(CommandList& cmd, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& out,
+                         float eps) {
+  dispatch(cmd, AddRmsNorm{.x = x, .residual = residual, .weight = weight, .out = out, .eps = eps});
+}
+
+inline void rms_norm_gated(CommandList& cmd, const Tensor& x, const Tensor& gate, const Tensor& weight, const Tensor& out,
+                           float eps) {
+  dispatch(cmd, RmsNormGated{.x = x, .gate = gate, .weight = weight, .out = out, .eps = eps});
+}
+
+inline void linear(CommandList& cmd, const Tensor& x, const LinearWeight& w, const Tensor& out, const Tensor& workspace = {},
+                   LinearPrecision precision = LinearPrecision::kExact) {
+  dispatch(cmd, Linear{.x = x, .w = w, .out = out, .workspace = workspace, .precision = precision});
+}
+
+inline void argmax(CommandList& cmd, const Tensor& logits, const Tensor& token_ids) {
+  dispatch(cmd, Argmax{.logits = logits, .token_ids = token_ids});
+}
+
+inline void rope_table(CommandList& cmd, const Tensor& positions, const Tensor& cos_sin, double theta) {
+  dispatch(cmd, RopeTable{.positions = positions, .cos_sin = cos_sin, .theta = theta});
+}
+
+inline void accept_greedy(CommandList& cmd, const Tensor& draft_token_ids, const Tensor& target_token_ids,
+                          const Tensor& num_accepted, const Tensor& num_commit) {
+  dispatch(cmd, AcceptGreedy{.draft_token_ids = draft_token_ids,
+                             .target_token_ids = target_token_ids,
+                             .num_accepted = num_accepted,
+                             .num_commit = num_commit});
+}
+
+inline void override_tokens(CommandList& cmd, const Tensor& forced, const Tensor& token_ids) {
+  dispatch(cmd, OverrideTokens{.forced = forced, .token_ids = token_ids});
+}
+
+// Operators with more operands are dispatched as structs, with their members named: ops::dispatch(cmd, GatedAttention{.q = ...}).
+
+}  // namespace foretoken::ops

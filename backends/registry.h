@@ -1,0 +1,48 @@
+// Which backends and devices this machine has, and how one is chosen at start-up.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/backend.h"
+
+namespace foretoken {
+
+/// One backend as found at start-up.
+struct BackendReport {
+  std::string name;
+  std::string origin;  // "built in", or the path of the module
+  Availability available = Availability::yes();
+  std::vector<Capabilities> devices;
+};
+
+/// Holds the built-in CPU and every module found. Thread-safe after construction. Backends that it opened must not outlive it.
+class BackendRegistry {
+ public:
+  /// Loads the modules (files `libforetoken_backend_*.so`) of each directory; one that cannot load is reported with its reason
+  /// and skipped.
+  explicit BackendRegistry(const std::vector<std::filesystem::path>& module_directories);
+  ~BackendRegistry();
+  BackendRegistry(const BackendRegistry&) = delete;
+  BackendRegistry& operator=(const BackendRegistry&) = delete;
+
+  /// The registry of this process: modules from FORETOKEN_BACKEND_PATH (a colon-separated list) or, when that is unset, from
+  /// `foretoken/` beside the library or program.
+  static BackendRegistry& instance();
+
+  [[nodiscard]] std::vector<BackendReport> report() const;
+
+  /// Opens a device: "auto" (the first of cuda, hip, vulkan with a usable discrete or integrated GPU, else cpu), "cpu", "cuda",
+  /// "cuda:1", ... An empty `selector` takes FORETOKEN_BACKEND, else "auto". Throws InvalidArgument for a name that is not there
+  /// (lists those that are) and Unsupported with the reason for one that cannot run.
+  [[nodiscard]] std::unique_ptr<GpuBackend> open(std::string_view selector, const BackendOptions& options = {}) const;
+
+ private:
+  struct Entry;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace foretoken
