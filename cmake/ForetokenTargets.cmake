@@ -1,6 +1,9 @@
 # One target per folder, each with the project's warnings and language level and nothing global.
 include(GNUInstallDirs)
 
+# Where loadable backends lie, under the build folder as under the install prefix.
+set(FORETOKEN_MODULE_DIR lib/foretoken)
+
 # foretoken_configure(<target>): language level, warnings, floating-point rules, sanitizers and linker.
 function(foretoken_configure target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -55,6 +58,19 @@ function(foretoken_library name)
   endif()
 endfunction()
 
+# foretoken_backend_module(<name> SOURCES ... [PRIVATE deps...]): a loadable backend, libforetoken_backend_<name>.so in lib/foretoken/.
+function(foretoken_backend_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PRIVATE" ${ARGN})
+  add_library(foretoken_backend_${name} MODULE ${arg_SOURCES})
+  foretoken_configure(foretoken_backend_${name})
+  set_target_properties(foretoken_backend_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(foretoken_backend_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(foretoken_backend_${name} PRIVATE ${arg_PRIVATE})
+  if(FORETOKEN_INSTALL)
+    install(TARGETS foretoken_backend_${name} LIBRARY DESTINATION ${FORETOKEN_MODULE_DIR})
+  endif()
+endfunction()
+
 # foretoken_is_header_only(<target> <out>): whether an imported target brings include directories and nothing to link.
 function(foretoken_is_header_only target out)
   set(${out} FALSE PARENT_SCOPE)
@@ -87,6 +103,7 @@ endfunction()
 function(foretoken_build_info target)
   set(bindir "/${CMAKE_INSTALL_BINDIR}")
   file(RELATIVE_PATH FORETOKEN_MODELS_FROM_BIN "${bindir}" "/${CMAKE_INSTALL_DATADIR}/foretoken/models")
+  file(RELATIVE_PATH FORETOKEN_MODULES_FROM_BIN "${bindir}" "/${FORETOKEN_MODULE_DIR}")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/foretoken_build_info.h.in" "${PROJECT_BINARY_DIR}/generated/foretoken_build_info.h" @ONLY)
   target_include_directories(${target} PRIVATE "${PROJECT_BINARY_DIR}/generated")
 endfunction()
