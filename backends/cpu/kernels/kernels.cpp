@@ -1,0 +1,26 @@
+#include "backends/cpu/kernels/kernels.h"
+
+namespace foretoken::cpu {
+namespace {
+
+#define FORETOKEN_ADD_CPU_KERNELS(isa) \
+  isa::add_linear_kernels(list);       \
+  isa::add_moe_kernels(list);          \
+  isa::add_sampling_kernels(list);     \
+  isa::add_norm_kernels(list);         \
+  isa::add_attention_kernels(list);    \
+  isa::add_delta_net_kernels(list)
+
+}  // namespace
+
+std::vector<KernelEntry> kernels_for(Isa isa) {
+  std::vector<KernelEntry> list;
+  switch (isa) {
+    case Isa::kScalar: FORETOKEN_ADD_CPU_KERNELS(scalar); break;
+    case Isa::kAvx2: FORETOKEN_ADD_CPU_KERNELS(avx2); break;
+    case Isa::kAvx512: FORETOKEN_ADD_CPU_KERNELS(avx512); break;
+  }
+  return list;
+}
+
+}  // namespace foretoken::cpu

@@ -1,0 +1,27 @@
+// The kernel lists of each instruction set. Every kernels/<group>.cpp exports one list per set; kernels/kernels.cpp joins them.
+#pragma once
+
+#include <vector>
+
+#include "backends/cpu/kernel_entry.h"
+
+#define FORETOKEN_DECLARE_CPU_KERNELS(isa)                    \
+  namespace foretoken::cpu::isa {                             \
+  void add_linear_kernels(std::vector<KernelEntry>& list);    \
+  void add_moe_kernels(std::vector<KernelEntry>& list);       \
+  void add_sampling_kernels(std::vector<KernelEntry>& list);  \
+  void add_norm_kernels(std::vector<KernelEntry>& list);      \
+  void add_attention_kernels(std::vector<KernelEntry>& list); \
+  void add_delta_net_kernels(std::vector<KernelEntry>& list); \
+  }
+
+FORETOKEN_DECLARE_CPU_KERNELS(scalar)
+FORETOKEN_DECLARE_CPU_KERNELS(avx2)
+FORETOKEN_DECLARE_CPU_KERNELS(avx512)
+
+namespace foretoken::cpu {
+
+/// All kernels compiled for `isa`.
+[[nodiscard]] std::vector<KernelEntry> kernels_for(Isa isa);
+
+}  // namespace foretoken::cpu
