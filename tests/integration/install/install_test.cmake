@@ -1,0 +1,41 @@
+# The steps of the test `install`; see CMakeLists.txt beside it.
+cmake_minimum_required(VERSION 3.24)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nended with ${status}\n${output}${errors}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+function(expect_match pattern)
+  if(NOT output MATCHES "${pattern}")
+    message(FATAL_ERROR "expected a match of '${pattern}', got:\n${output}")
+  endif()
+endfunction()
+
+set(prefix "${WORK_DIR}/prefix")
+file(REMOVE_RECURSE "${WORK_DIR}")
+run(${CMAKE_COMMAND} --install "${BUILD_DIR}" --prefix "${prefix}")
+foreach(file IN ITEMS include/foretoken/core/tensor.h include/foretoken/backends/backend.h ${DATADIR}/foretoken/models/tiny-dense/config.json)
+  if(NOT EXISTS "${prefix}/${file}")
+    message(FATAL_ERROR "${file} was not installed")
+  endif()
+endforeach()
+file(GLOB_RECURSE internal "${prefix}/include/foretoken/backends/*/*" "${prefix}/include/foretoken/apps/*" "${prefix}/include/foretoken/tests/*")
+if(internal)
+  message(FATAL_ERROR "internal headers were installed: ${internal}")
+endif()
+
+run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR}" -D CMAKE_CXX_COMPILER=${CXX_COMPILER}
+    -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_PREFIX_PATH=${prefix} -D FORETOKEN_VERSION=${VERSION})
+run(${CMAKE_COMMAND} --build "${WORK_DIR}/build")
+run(${CMAKE_COMMAND} -E env "FORETOKEN_MODELS=${prefix}/${DATADIR}/foretoken/models" "${WORK_DIR}/build/consumer")
+expect_match("model: ${prefix}/${DATADIR}/foretoken/models/tiny-dense\n")
+
+if(HAS_TOOL)
+  run(${CMAKE_COMMAND} -E env --unset=FORETOKEN_MODELS "${prefix}/${BINDIR}/foretoken" generate --token-ids 1,2,3 --max-tokens 4 --json)
+  expect_match("\"model\": *\"${prefix}/${DATADIR}/foretoken/models/tiny-dense\"")
+endif()
