@@ -1,4 +1,4 @@
-# foretoken_test(<name> SOURCES ... [LIBS ...] [LABELS ...]): one GoogleTest executable, its cases listed in ctest.
+# foretoken_test(<name> SOURCES ... [LIBS ...] [LABELS ...]): one GoogleTest executable; ctest lists its cases as <name>.<suite>.<case>.
 include(GoogleTest)
 
 function(foretoken_test name)
@@ -8,5 +8,10 @@ function(foretoken_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE FORETOKEN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 1200)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}. TEST_LIST ${name}_cases PROPERTIES TIMEOUT 1200)
+  if(arg_LABELS)  # gtest_discover_tests takes no property whose value is a list, so ctest reads the labels from a file of their own
+    set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
+    file(WRITE "${labels_file}" "if(${name}_cases)\n  set_tests_properties(\${${name}_cases} PROPERTIES LABELS \"${arg_LABELS}\")\nendif()\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
+  endif()
 endfunction()

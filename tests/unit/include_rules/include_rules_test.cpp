@@ -11,7 +11,7 @@ namespace {
 using foretoken::include_rules::check;
 using foretoken::include_rules::Violation;
 
-TEST(include_rules, source_tree_holds) {
+TEST(SourceTree, HoldsToTheRules) {
   const std::filesystem::path root(FORETOKEN_SOURCE_DIR);
   int num_files = 0;
   for (const char* folder : {"core", "backends", "cache", "layers", "models", "speculative", "apps", "tests"}) {
@@ -33,16 +33,16 @@ struct Planted {
   const char* text;
 };
 
-class include_rules_bite : public testing::TestWithParam<Planted> {};
+class PlantedViolation : public testing::TestWithParam<Planted> {};
 
-TEST_P(include_rules_bite, planted_violation_is_caught) {
+TEST_P(PlantedViolation, IsCaught) {
   const std::vector<Violation> violations = check(GetParam().file, std::string("#pragma once\n") + GetParam().text + "\n");
   ASSERT_EQ(violations.size(), 1U);
   EXPECT_EQ(violations[0].file, GetParam().file);
   EXPECT_EQ(violations[0].line, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(rules, include_rules_bite,
+INSTANTIATE_TEST_SUITE_P(Rules, PlantedViolation,
                          testing::Values(Planted{"core/tensor.h", "#include \"backends/buffer.h\""},
                                          Planted{"core/ops/rms_norm.h", "#include <nlohmann/json.hpp>"},
                                          Planted{"core/log.cpp", "#include \"../cache/block_pool.h\""},
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(rules, include_rules_bite,
                                          Planted{"apps/foretoken/main.cpp", "auto p = make_cpu_provider();"},
                                          Planted{"tests/unit/layers/mlp_test.cpp", "#include <hip/hip_runtime.h>"}));
 
-TEST(include_rules, what_is_right_is_left_alone) {
+TEST(Rules, LeaveAloneWhatIsRight) {
   EXPECT_TRUE(check("backends/registry.cpp", "#include \"backends/cpu/cpu_backend.h\"\nauto p = make_cpu_provider();").empty());
   EXPECT_TRUE(check("backends/cpu/gemm.cpp", "#include <oneapi/dnnl/dnnl.hpp>\n#include \"thread_pool.h\"").empty());
   EXPECT_TRUE(
