@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <cctype>
+#include <cstdint>
 #include <regex>
 #include <sstream>
 
@@ -46,14 +47,14 @@ const std::vector<SdkRule>& sdk_rules() {
   return rules;
 }
 
-/// core, backends, backend (backends/<name>/), cache, ... ; nothing for a path outside the project's folders.
-std::optional<std::string_view> folder_of(std::string_view path) {
+/// core, backends, backend (backends/<name>/), cache, ... ; empty for a path outside the project's folders.
+std::string_view folder_of(std::string_view path) {
   const size_t slash = path.find('/');
-  if (slash == std::string_view::npos) return std::nullopt;
+  if (slash == std::string_view::npos) return {};
   std::string_view top = path.substr(0, slash);
   if (top == "backends" && path.find('/', slash + 1) != std::string_view::npos) top = "backend";
   const auto rule = std::ranges::find(folder_rules(), top, &FolderRule::folder);
-  if (rule == folder_rules().end()) return std::nullopt;
+  if (rule == folder_rules().end()) return {};
   return rule->folder;
 }
 
@@ -76,7 +77,7 @@ bool may_include_folder(std::string_view folder, std::string_view target) {
 /// Blanks comments and keeps line breaks; with `literals`, the contents of string literals too.
 std::string blanked(std::string_view text, bool literals) {
   std::string out(text);
-  enum class In { kCode, kLine, kBlock, kString, kChar } in = In::kCode;
+  enum class In : uint8_t { kCode, kLine, kBlock, kString, kChar } in = In::kCode;
   for (size_t i = 0; i < text.size(); ++i) {
     const std::string_view pair = text.substr(i, 2);
     const char c = text[i];
@@ -113,7 +114,7 @@ class FileChecker {
   explicit FileChecker(std::string_view file) : file_(file), folder_(folder_of(file)), backend_(backend_of(file)) {}
 
   std::vector<Violation> run(std::string_view text) {
-    if (!folder_) return {};
+    if (folder_.empty()) return {};
     static const std::regex include(R"re(^\s*#\s*include\s*(["<])([^">]+)[">])re");
     std::istringstream code(blanked(text, /*literals=*/false));
     std::istringstream names(blanked(text, /*literals=*/true));
@@ -137,18 +138,18 @@ class FileChecker {
 
   void check_include(const std::string& header, bool quoted) {
     for (const SdkRule& sdk : sdk_rules()) {
-      if (std::regex_match(header, sdk.header) && backend_ != sdk.backend && !(backend_ == "gpu" && *folder_ == "backend")) {
+      if (std::regex_match(header, sdk.header) && backend_ != sdk.backend && !(backend_ == "gpu" && folder_ == "backend")) {
         report("<" + header + "> belongs in backends/" + std::string(sdk.backend) + "/ alone");
         return;
       }
     }
     std::string path = header;
-    if (quoted && !folder_of(path)) {  // beside the including file
+    if (quoted && folder_of(path).empty()) {  // beside the including file
       path = (std::filesystem::path(file_).parent_path() / header).lexically_normal().generic_string();
     }
-    if (const auto target = folder_of(path)) {
-      check_project_include(path, *target);
-    } else if (*folder_ == "core" && header.find('/') != std::string::npos) {
+    if (const std::string_view target = folder_of(path); !target.empty()) {
+      check_project_include(path, target);
+    } else if (folder_ == "core" && header.find('/') != std::string::npos) {
       static const std::regex allowed("(fmt|spdlog|sys)/.*");
       if (!std::regex_match(header, allowed))
         report("core may include the standard library, fmt and spdlog, not <" + header + ">");
@@ -158,20 +159,20 @@ class FileChecker {
   void check_project_include(const std::string& path, std::string_view target) {
     if (target == "backend") {
       const std::string_view owner = backend_of(path);
-      const bool own = *folder_ == "backend" && (owner == backend_ || owner == "gpu");
-      if (!own && !is_registry() && *folder_ != "tests") {
+      const bool own = folder_ == "backend" && (owner == backend_ || owner == "gpu");
+      if (!own && !is_registry() && folder_ != "tests") {
         report("only backends/registry.cpp may name a concrete backend, got \"" + path + "\"");
       }
       return;
     }
-    if (!may_include_folder(*folder_, target)) {
+    if (!may_include_folder(folder_, target)) {
       report(std::string(file_.substr(0, file_.find('/'))) + " may not include " + std::string(target) + ", got \"" + path +
              "\"");
     }
   }
 
   void check_names(const std::string& line) {
-    if (*folder_ == "backend" || *folder_ == "tests" || is_registry()) return;
+    if (folder_ == "backend" || folder_ == "tests" || is_registry()) return;
     static const std::regex concrete(
         R"(\b((Cpu|Cuda|Hip|Vulkan|Null)(Backend|Provider|Stream|Buffer|CommandList|Program|Event|Kernel)\w*)"
         R"(|(cpu|cuda|hip|vulkan)::\w+|(make_)?(cpu|cuda|hip|vulkan|null)_(backend|provider)\w*))");
@@ -182,7 +183,7 @@ class FileChecker {
   }
 
   std::string_view file_;
-  std::optional<std::string_view> folder_;
+  std::string_view folder_;
   std::string_view backend_;
   int line_ = 0;
   std::vector<Violation> violations_;
