@@ -1,0 +1,46 @@
+// Paged key and value memory of a stack of attention layers, all reserved at construction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/backend.h"
+#include "cache/block_pool.h"
+#include "cache/block_table.h"
+#include "core/kv_view.h"
+
+namespace foretoken {
+
+struct PagedKvCacheConfig {
+  int64_t num_layers = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  DType dtype = DType::kBF16;  // F32 or BF16
+  int32_t block_size = 16;     // positions per block
+  int32_t num_blocks = 0;
+  int32_t max_blocks_per_seq = 0;
+};
+
+/// Blocks are shared by all layers: block b of every layer belongs to the same positions. Not thread-safe.
+class PagedKvCache {
+ public:
+  /// Allocates everything. Throws OutOfMemory (nothing left allocated) or InvalidArgument.
+  PagedKvCache(GpuBackend& backend, const PagedKvCacheConfig& config);
+
+  [[nodiscard]] const PagedKvCacheConfig& config() const { return config_; }
+  [[nodiscard]] PagedKvView layer(int64_t layer_idx) const;
+  [[nodiscard]] BlockPool& pool() { return pool_; }
+  [[nodiscard]] const BlockPool& pool() const { return pool_; }
+  /// An empty table over this cache's blocks. The cache must outlive it.
+  [[nodiscard]] BlockTable create_table();
+  [[nodiscard]] size_t bytes() const { return memory_.bytes(); }
+  /// Memory that `config` takes: K and V of all layers and blocks.
+  [[nodiscard]] static size_t bytes_for(const PagedKvCacheConfig& config);
+
+ private:
+  PagedKvCacheConfig config_;
+  BlockPool pool_;
+  Buffer memory_;  // [num_layers, 2 (K, V), num_blocks, block_size, num_key_value_heads, head_dim]
+};
+
+}  // namespace foretoken
