@@ -19,7 +19,8 @@ struct GatedAttentionWeights {
   Tensor k_norm;        // [head_dim]
 };
 
-/// Rows of in_proj_qkv: [q (nk * dk) | k (nk * dk) | v (nv * dv)]; Qwen3-Next's interleaved projections are put in this order at load.
+/// Rows of in_proj_qkv: [q (nk * dk) | k (nk * dk) | v (nv * dv)]; Qwen3-Next's interleaved projections are put in this order at
+/// load.
 struct GatedDeltaNetWeights {
   LinearWeight in_proj_qkv;  // [conv_channels, hidden_size]
   LinearWeight in_proj_z;    // [nv * dv, hidden_size]

@@ -1,0 +1,53 @@
+#include "layers/gated_delta_net.h"
+
+namespace foretoken {
+
+void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerStep& step,
+                                 const RecurrentStateView& state) const {
+  const int64_t rows = x.dim(0);
+  const Shape heads{rows, dims_.linear_num_value_heads, dims_.linear_value_head_dim};
+  const Tensor qkv = s_.qkv.rows(0, rows);
+  const Tensor conv = s_.conv.rows(0, rows);
+  const Tensor z = s_.z.rows(0, rows);
+  const Tensor b = s_.b.rows(0, rows);
+  const Tensor a = s_.a.rows(0, rows);
+  const Tensor delta = s_.delta.rows(0, rows);
+
+  ops::dispatch(cmd, RecurrentCommit{.num_commit = step.view.num_commit,
+                                     .state_slots = step.view.state_slots,
+                                     .conv_record = state.conv_record,
+                                     .key_record = state.key_record,
+                                     .delta_record = state.delta_record,
+                                     .decay_record = state.decay_record,
+                                     .conv_state = state.conv_state,
+                                     .state = state.state});
+  step.linear(cmd, x, w_.in_proj_qkv, qkv);
+  step.linear(cmd, x, w_.in_proj_z, z);
+  step.linear(cmd, x, w_.in_proj_b, b);
+  step.linear(cmd, x, w_.in_proj_a, a);
+  ops::dispatch(cmd, CausalConv1dSilu{.x = qkv,
+                                      .weight = w_.conv1d,
+                                      .query_start_loc = step.view.query_start_loc,
+                                      .state_slots = step.view.state_slots,
+                                      .conv_state = state.conv_state,
+                                      .conv_record = state.conv_record,
+                                      .out = conv,
+                                      .update = step.update});
+  ops::dispatch(cmd, GatedDeltaRule{.qkv = conv,
+                                    .b = b,
+                                    .a = a,
+                                    .A_log = w_.A_log,
+                                    .dt_bias = w_.dt_bias,
+                                    .query_start_loc = step.view.query_start_loc,
+                                    .state_slots = step.view.state_slots,
+                                    .state = state.state,
+                                    .key_record = state.key_record,
+                                    .delta_record = state.delta_record,
+                                    .decay_record = state.decay_record,
+                                    .out = delta.reshape(heads),
+                                    .update = step.update});
+  ops::rms_norm_gated(cmd, delta.reshape(heads), z.reshape(heads), w_.norm, delta.reshape(heads), dims_.rms_norm_eps);
+  step.linear(cmd, delta, w_.out_proj, s_.mixed.rows(0, rows));
+}
+
+}  // namespace foretoken
