@@ -1,0 +1,133 @@
+#include "models/target_model.h"
+
+#include <algorithm>
+
+namespace foretoken {
+namespace {
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, int64_t rows) {
+  return ops::workspace_bytes(table, Linear{.x = Tensor::shape_only(DType::kF32, {rows, w.in_features()}),
+                                            .w = w,
+                                            .out = Tensor::shape_only(DType::kF32, {rows, w.out_features()}),
+                                            .workspace = {},
+                                            .precision = LinearPrecision::kBF16});
+}
+
+size_t mlp_workspace_bytes(const OpTable& table, const MlpWeights& w, int64_t rows) {
+  const size_t up =
+      ops::workspace_bytes(table, LinearSiluMul{.x = Tensor::shape_only(DType::kF32, {rows, w.gate_proj.in_features()}),
+                                                .gate = w.gate_proj,
+                                                .up = w.up_proj,
+                                                .out = Tensor::shape_only(DType::kF32, {rows, w.gate_proj.out_features()}),
+                                                .workspace = {},
+                                                .precision = LinearPrecision::kBF16});
+  return std::max(up, linear_workspace_bytes(table, w.down_proj, rows));
+}
+
+}  // namespace
+
+LayerDims layer_dims(const ModelConfig& config) {
+  return {.hidden_size = config.hidden_size,
+          .num_attention_heads = config.num_attention_heads,
+          .num_key_value_heads = config.num_key_value_heads,
+          .head_dim = config.head_dim,
+          .rotary_dim = config.rotary_dim(),
+          .conv_channels = config.conv_channels(),
+          .linear_num_value_heads = config.linear_num_value_heads,
+          .linear_value_head_dim = config.linear_value_head_dim,
+          .intermediate_size = config.is_moe() ? 0 : config.intermediate_size,
+          .num_experts = config.num_experts,
+          .num_experts_per_tok = config.num_experts_per_tok,
+          .moe_intermediate_size = config.moe_intermediate_size,
+          .shared_expert_intermediate_size = config.shared_expert_intermediate_size,
+          .norm_topk_prob = config.norm_topk_prob,
+          .rms_norm_eps = config.rms_norm_eps};
+}
+
+size_t lm_head_workspace_bytes(const OpTable& table, const LinearWeight& lm_head, int64_t rows) {
+  return ops::workspace_bytes(table, LinearArgmax{.x = Tensor::shape_only(DType::kF32, {rows, lm_head.in_features()}),
+                                                  .w = lm_head,
+                                                  .token_ids = Tensor::shape_only(DType::kI32, {rows}),
+                                                  .logprobs = {},
+                                                  .workspace = {}});
+}
+
+size_t prefill_workspace_bytes(const OpTable& table, const DecoderLayerWeights& layer, int64_t rows) {
+  size_t bytes = 0;
+  const auto need = [&](const LinearWeight& w) { bytes = std::max(bytes, linear_workspace_bytes(table, w, rows)); };
+  if (layer.self_attn) {
+    for (const LinearWeight* w :
+         {&layer.self_attn->q_proj, &layer.self_attn->k_proj, &layer.self_attn->v_proj, &layer.self_attn->o_proj})
+      need(*w);
+  }
+  if (layer.linear_attn) {
+    const GatedDeltaNetWeights& net = *layer.linear_attn;
+    for (const LinearWeight* w : {&net.in_proj_qkv, &net.in_proj_z, &net.in_proj_b, &net.in_proj_a, &net.out_proj}) need(*w);
+  }
+  if (layer.mlp) bytes = std::max(bytes, mlp_workspace_bytes(table, *layer.mlp, rows));
+  if (layer.moe) bytes = std::max(bytes, mlp_workspace_bytes(table, layer.moe->shared_expert, rows));
+  return bytes;
+}
+
+TargetModel::TargetModel(GpuBackend& backend, const ModelConfig& config, const TargetWeights& weights,
+                         const TargetModelOptions& options)
+    : config_(config),
+      dims_(layer_dims(config)),
+      options_(options),
+      weights_(weights),
+      scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype) {
+  layers_.reserve(weights_.layers.size());
+  for (const DecoderLayerWeights& layer : weights_.layers) layers_.emplace_back(dims_, layer, scratch_);
+  allocate(backend);
+}
+
+void TargetModel::allocate(GpuBackend& backend) {
+  const OpTable& table = backend.ops();
+  const Shape rows{options_.max_rows, config_.hidden_size};
+  const size_t row_bytes = aligned(dtype_bytes(DType::kF32, static_cast<size_t>(rows.num_elements())));
+  const Shape angles{options_.max_rows, config_.rotary_dim()};
+  activations_ = backend.allocate(2 * row_bytes + dtype_bytes(DType::kF32, static_cast<size_t>(angles.num_elements())));
+  residual_ = activations_.tensor(DType::kF32, rows);
+  hidden_ = activations_.tensor(DType::kF32, rows, row_bytes);
+  cos_sin_ = activations_.tensor(DType::kF32, angles, 2 * row_bytes);
+
+  size_t prefill_bytes = 0;
+  for (const DecoderLayerWeights& layer : weights_.layers) {
+    prefill_bytes = std::max(prefill_bytes, prefill_workspace_bytes(table, layer, options_.max_rows));
+  }
+  prefill_bytes = aligned(prefill_bytes);
+  const size_t pick_bytes = lm_head_workspace_bytes(table, weights_.lm_head, kMaxPickRows);
+  if (prefill_bytes + pick_bytes == 0) return;
+  workspaces_ = backend.allocate(prefill_bytes + pick_bytes);
+  if (prefill_bytes > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill_bytes)});
+  if (pick_bytes > 0) pick_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(pick_bytes)}, prefill_bytes);
+}
+
+void TargetModel::forward(CommandList& cmd, const TargetPass& pass, const TargetCaches& caches) const {
+  const int64_t rows = pass.input_ids.dim(0);
+  const Tensor residual = residual_.rows(0, rows);
+  const LayerStep step{.view = pass.view,
+                       .cos_sin = cos_sin_.rows(0, rows),
+                       .update = pass.update,
+                       .precision = pass.precision,
+                       .workspace = linear_workspace_};
+
+  ops::embedding(cmd, pass.input_ids, weights_.embed_tokens, residual);
+  ops::rope_table(cmd, pass.view.positions, step.cos_sin, config_.rope_theta);
+  PendingFfn pending = PendingFfn::kNo;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].forward(cmd, residual, pending, step, caches.kv[i], caches.recurrent[i]);
+    pending = PendingFfn::kYes;
+  }
+  ops::add_rms_norm(cmd, scratch_.ffn.rows(0, rows), residual, weights_.norm, hidden_.rows(0, rows), config_.rms_norm_eps);
+}
+
+void TargetModel::pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids) const {
+  ops::dispatch(
+      cmd,
+      LinearArgmax{.x = hidden, .w = weights_.lm_head, .token_ids = token_ids, .logprobs = {}, .workspace = pick_workspace_});
+}
+
+}  // namespace foretoken

@@ -1,0 +1,89 @@
+// The target: embed, decoder layers, final norm, LM head. One class serves Qwen3.5 (dense and MoE) and Qwen3-Next: the loader
+// brings their weights into one order, and the layer types of the config do the rest.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "layers/decoder_layer.h"
+#include "models/model_config.h"
+
+namespace foretoken {
+
+/// The sizes that layers need, from a config.
+[[nodiscard]] LayerDims layer_dims(const ModelConfig& config);
+
+struct TargetModelOptions {
+  int64_t max_rows = 512;  // of one pass
+  int64_t max_seq_len = 0;
+  DType cache_dtype = DType::kBF16;
+};
+
+/// Views of a sequence's memory by layer index: `kv` of full-attention layers, `recurrent` of linear-attention layers; others are
+/// empty.
+struct TargetCaches {
+  std::vector<PagedKvView> kv;
+  std::vector<RecurrentStateView> recurrent;
+};
+
+/// One pass over T rows.
+struct TargetPass {
+  Tensor input_ids;  // [T] I32
+  StepView view;
+  StateUpdate update = StateUpdate::kInPlace;
+  LinearPrecision precision = LinearPrecision::kExact;
+};
+
+/// Weights are views that must outlive it; owns its activations. `forward` is const and allocates nothing, but its activations
+/// are those of the last pass: one pass at a time.
+class TargetModel {
+ public:
+  /// Throws OutOfMemory; Unsupported when the backend lacks an operator.
+  TargetModel(GpuBackend& backend, const ModelConfig& config, const TargetWeights& weights, const TargetModelOptions& options);
+
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] int64_t max_rows() const { return options_.max_rows; }
+  [[nodiscard]] const TargetModelOptions& options() const { return options_; }
+
+  /// Runs all layers; leaves hidden() and residual() of the rows. At kExact, row-invariant.
+  void forward(CommandList& cmd, const TargetPass& pass, const TargetCaches& caches) const;
+
+  /// Hidden states after the final norm, [max_rows, hidden_size] F32: what the LM head sees.
+  [[nodiscard]] const Tensor& hidden() const { return hidden_; }
+  /// Hidden states before the final norm, [max_rows, hidden_size] F32.
+  [[nodiscard]] const Tensor& residual() const { return residual_; }
+
+  /// hidden [T, hidden_size] -> logits [T, vocab_size] F32.
+  void logits(CommandList& cmd, const Tensor& hidden, const Tensor& logits) const {
+    ops::linear(cmd, hidden, weights_.lm_head, logits);
+  }
+  /// hidden [T, hidden_size] -> token_ids [T] I32, the greedy picks, without writing logits. T at most kMaxPickRows.
+  void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids) const;
+
+  static constexpr int64_t kMaxPickRows = 16;
+
+ private:
+  void allocate(GpuBackend& backend);
+
+  ModelConfig config_;
+  LayerDims dims_;
+  TargetModelOptions options_;
+  TargetWeights weights_;
+  LayerScratch scratch_;
+  std::vector<DecoderLayer> layers_;
+  Buffer activations_;
+  Buffer workspaces_;
+  Tensor residual_;
+  Tensor hidden_;
+  Tensor cos_sin_;           // [max_rows, rotary_dim]
+  Tensor linear_workspace_;  // bytes, kBF16 passes
+  Tensor pick_workspace_;    // bytes
+};
+
+/// Scratch bytes of a fused LM head over `rows` rows on a device with these operators.
+[[nodiscard]] size_t lm_head_workspace_bytes(const OpTable& table, const LinearWeight& lm_head, int64_t rows);
+
+/// Scratch bytes that any linear layer of `layer` needs in a pass of `rows` rows at kBF16.
+[[nodiscard]] size_t prefill_workspace_bytes(const OpTable& table, const DecoderLayerWeights& layer, int64_t rows);
+
+}  // namespace foretoken
