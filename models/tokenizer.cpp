@@ -31,8 +31,9 @@ class AddedTokenMatcher {
   /// To be called after the last add().
   void sort_longest_first() {
     for (auto& bucket : by_first_byte_) {
-      std::stable_sort(bucket.begin(), bucket.end(),
-                       [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
+      std::ranges::sort(bucket, [](const AddedToken& a, const AddedToken& b) {
+        return a.content.size() != b.content.size() ? a.content.size() > b.content.size() : a.id < b.id;
+      });
     }
   }
   [[nodiscard]] bool empty() const noexcept { return empty_; }

@@ -227,7 +227,7 @@ std::pair<std::string, std::string> SpecReader::merge_parts(const json& merge, c
       return {text.substr(0, space), text.substr(space + 1)};
     }
   }
-  malformed(item, "not a merge", "\"a b\" or [\"a\", \"b\"]", shown(merge));
+  malformed(item, "not a merge", R"("a b" or ["a", "b"])", shown(merge));
 }
 
 void SpecReader::read_merges(const json& merges) {

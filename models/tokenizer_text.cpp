@@ -30,13 +30,18 @@ std::optional<LeadByte> classify_lead(uint8_t byte) {
 
 /// Below U+0300 every character is NFC by itself and nothing composes.
 bool is_nfc_at_a_glance(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) >= 0xCC; });
+  return std::ranges::none_of(text, [](char c) { return static_cast<uint8_t>(c) >= 0xCC; });
 }
 
 struct Character {
   utf8proc_int32_t code_point = 0;
   int combining_class = 0;
+  size_t position = 0;  // keeps marks of one class in their order
 };
+
+// The library's flags are made to be or-ed, beyond the named values of its enum.
+constexpr int kCompose = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+utf8proc_option_t compose_option() { return static_cast<utf8proc_option_t>(kCompose); }  // NOLINT(*EnumCastOutOfRange)
 
 /// Canonical decomposition, with each run of combining marks in canonical order. The library's own ordering is a bubble sort,
 /// which takes quadratic time on a long run of marks.
@@ -47,24 +52,25 @@ std::vector<utf8proc_int32_t> decompose(std::string_view text) {
   for (size_t i = 0; i < text.size(); i += utf8_step(text, i).length) {
     const auto code_point = static_cast<utf8proc_int32_t>(utf8_code_point(text, i));
     int boundary_class = 0;
-    const auto count =
-        utf8proc_decompose_char(code_point, parts.data(), static_cast<utf8proc_ssize_t>(parts.size()),
-                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE), &boundary_class);
+    const auto count = utf8proc_decompose_char(code_point, parts.data(), static_cast<utf8proc_ssize_t>(parts.size()),
+                                               compose_option(), &boundary_class);
     if (count < 0 || static_cast<size_t>(count) > parts.size()) {
       throw Error(ErrorCode::kInternalError, std::string("NFC: ") + utf8proc_errmsg(std::min<utf8proc_ssize_t>(count, -1)));
     }
     for (size_t k = 0; k < static_cast<size_t>(count); ++k) {
-      characters.push_back({parts[k], utf8proc_get_property(parts[k])->combining_class});
+      characters.push_back({parts[k], utf8proc_get_property(parts[k])->combining_class, characters.size()});
     }
   }
   for (auto begin = characters.begin(); begin != characters.end();) {
     begin = std::find_if(begin, characters.end(), [](const Character& c) { return c.combining_class != 0; });
     const auto end = std::find_if(begin, characters.end(), [](const Character& c) { return c.combining_class == 0; });
-    std::stable_sort(begin, end, [](const Character& a, const Character& b) { return a.combining_class < b.combining_class; });
+    std::sort(begin, end, [](const Character& a, const Character& b) {
+      return a.combining_class != b.combining_class ? a.combining_class < b.combining_class : a.position < b.position;
+    });
     begin = end;
   }
   std::vector<utf8proc_int32_t> code_points(characters.size());
-  std::transform(characters.begin(), characters.end(), code_points.begin(), [](const Character& c) { return c.code_point; });
+  std::ranges::transform(characters, code_points.begin(), &Character::code_point);
   return code_points;
 }
 
@@ -160,8 +166,8 @@ size_t trailing_white_space(std::string_view text) noexcept {
 std::optional<std::string> normalize_nfc(std::string_view text) {
   if (is_nfc_at_a_glance(text)) return std::nullopt;
   std::vector<utf8proc_int32_t> code_points = decompose(text);
-  const auto length = utf8proc_normalize_utf32(code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()),
-                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto length =
+      utf8proc_normalize_utf32(code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()), compose_option());
   if (length < 0) throw Error(ErrorCode::kInternalError, std::string("NFC: ") + utf8proc_errmsg(length));
   code_points.resize(static_cast<size_t>(length));
   std::string normalized;

@@ -158,7 +158,7 @@ TEST(HostileTokenizer, EveryTruncationIsAnError) {
 TEST(HostileTokenizer, DeepNestingIsRefused) {
   expect_error(std::string(1000000, '['), ErrorCode::kFormatError, "nested too deeply");
   std::string objects;
-  for (int i = 0; i < 100000; ++i) objects += "{\"a\":";
+  for (int i = 0; i < 100000; ++i) objects += R"({"a":)";
   expect_error(objects, ErrorCode::kFormatError, "nested too deeply");
 }
 

@@ -27,10 +27,11 @@ std::vector<std::string> pieces(const std::string& pattern, std::string_view tex
 
 /// NFC as the library computes it from one string.
 std::string library_nfc(const std::string& text) {
+  constexpr int kFlags = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+  const auto options = static_cast<utf8proc_option_t>(kFlags);  // NOLINT(*EnumCastOutOfRange): flags made to be or-ed
   utf8proc_uint8_t* normalized = nullptr;
-  const auto length =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &normalized, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                   static_cast<utf8proc_ssize_t>(text.size()), &normalized, options);
   const std::string result(reinterpret_cast<const char*>(normalized), static_cast<size_t>(length));
   std::free(normalized);
   return result;
@@ -146,6 +147,7 @@ TEST(TokenizerText, ThreadsShareOneTokenizer) {
   std::vector<Ids> results(4);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(results.size());
     for (Ids& result : results) {
       threads.emplace_back([&] {
         for (int round = 0; round < 50; ++round) result = tokenizer.encode(text, SpecialTokens::kParse);
