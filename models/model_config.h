@@ -40,6 +40,7 @@ struct ModelConfig {
   double partial_rotary_factor = 0.25;
   bool tie_word_embeddings = false;
   int64_t mtp_num_hidden_layers = 0;  // as the config says; whether a head is there, the tensors decide
+  bool mtp_use_dedicated_embeddings = false;
   std::vector<LayerType> layer_types;
   std::vector<int32_t> eos_token_ids;  // of generation_config.json, else of config.json
 
@@ -51,12 +52,14 @@ struct ModelConfig {
 };
 
 /// Parses and checks the text of a config.json; `origin` names it in errors.
-/// Throws FormatError that names the key, what it must be and what it is: missing keys without a default, wrong types, NaN, values
-/// out of a sane range, head counts that do not divide, unknown model types, more than one MTP layer is NOT an error here (see
-/// load_model).
+/// Throws Unsupported for variants that the layers do not compute (another activation, attention biases, no output gate, scaled
+/// rotary embeddings) and FormatError that names the key, what it must be and what it is: missing keys without a default, wrong
+/// types, NaN, values out of a sane range, head counts that do not divide, unknown model types, more than one MTP layer is NOT an
+/// error here (see load_model).
 [[nodiscard]] ModelConfig parse_model_config(std::string_view json_text, const std::string& origin);
 
-/// config.json (and generation_config.json when there) of a checkpoint directory. Throws FormatError or InvalidArgument (no such file).
+/// config.json (and generation_config.json when there) of a checkpoint directory. Throws FormatError or InvalidArgument (no such
+/// file).
 [[nodiscard]] ModelConfig load_model_config(const std::filesystem::path& directory);
 
 }  // namespace foretoken
