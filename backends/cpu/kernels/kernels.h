@@ -1,9 +1,18 @@
 // The kernel lists of each instruction set. Every kernels/<group>.cpp exports one list per set; kernels/kernels.cpp joins them.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "backends/cpu/kernel_entry.h"
+
+namespace foretoken::cpu {
+
+/// Adds `entries` to `list`. Kernel sources use this instead of std::vector's inline functions, of which the linker might keep the
+/// copy that was compiled for the widest instruction set.
+void append(std::vector<KernelEntry>& list, std::span<const KernelEntry> entries);
+
+}  // namespace foretoken::cpu
 
 #define FORETOKEN_DECLARE_CPU_KERNELS(isa)                    \
   namespace foretoken::cpu::isa {                             \

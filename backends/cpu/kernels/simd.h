@@ -74,6 +74,19 @@ FORETOKEN_SIMD_INLINE float reduce_add(F32x16 a) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+/// sums[i] = reduce_add(a[i]), to the bit.
+FORETOKEN_SIMD_INLINE void reduce_add_four(const F32x16* a, float* sums) {
+  const auto fold_eight = [](__m512 x, __m512 y) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
+  };
+  const __m512 ab = fold_eight(a[0].v, a[1].v);
+  const __m512 cd = fold_eight(a[2].v, a[3].v);
+  const __m512 four = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  const __m512 two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4e));
+  const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
+  const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+  _mm_storeu_ps(sums, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one)));
+}
 FORETOKEN_SIMD_INLINE float reduce_max(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
 
 #elif defined(__AVX2__)
@@ -139,6 +152,16 @@ FORETOKEN_SIMD_INLINE float reduce_add(F32x16 a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+FORETOKEN_SIMD_INLINE void reduce_add_four(const F32x16* a, float* sums) {
+  const auto fold_four = [](F32x16 x) {
+    const __m256 eight = _mm256_add_ps(x.lo, x.hi);
+    return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  };
+  const auto fold_two = [](__m128 x, __m128 y) { return _mm_add_ps(_mm_unpacklo_ps(x, y), _mm_unpackhi_ps(x, y)); };
+  const __m128 ab = fold_two(fold_four(a[0]), fold_four(a[1]));
+  const __m128 cd = fold_two(fold_four(a[2]), fold_four(a[3]));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
 FORETOKEN_SIMD_INLINE float reduce_max(F32x16 a) {
   const __m256 eight = _mm256_max_ps(a.lo, a.hi);
@@ -208,6 +231,9 @@ FORETOKEN_SIMD_INLINE float reduce_add(F32x16 a) {
     for (size_t i = 0; i < half; ++i) s[i] += s[i + half];
   }
   return s[0];
+}
+FORETOKEN_SIMD_INLINE void reduce_add_four(const F32x16* a, float* sums) {
+  for (size_t i = 0; i < 4; ++i) sums[i] = reduce_add(a[i]);
 }
 FORETOKEN_SIMD_INLINE float reduce_max(F32x16 a) {
   float s[kLanes];

@@ -1,0 +1,148 @@
+// linear, linear_silu_mul and linear_argmax (core/ops/linear.h). Row-invariant: every sum comes from tile_sums.
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/linear_params.h"
+#include "backends/cpu/kernels/linear_tile.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+namespace {
+
+static_assert(kArgmaxTileColumns <= kMaxTileColumns);
+
+constexpr float kNegativeInfinity = -__builtin_inff();
+
+/// Calls block(first row, rows, x of those rows, first column, columns) for each row group of each item's tile.
+template <class Params, class Block>
+FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t end, Block block) {
+  const size_t column_tiles = (p.out_features + p.column_tile - 1) / p.column_tile;
+  for (size_t item = begin; item < end; ++item) {
+    const size_t column = item % column_tiles * p.column_tile;
+    const size_t row = item / column_tiles * p.row_tile;
+    const size_t columns = smaller(p.column_tile, p.out_features - column);
+    for_row_groups(smaller(p.row_tile, p.num_rows - row), [&](size_t first, size_t rows) {
+      const float* x[kMaxTileRows];
+      for (size_t r = 0; r < rows; ++r) x[r] = pointer<const float>(p.x) + (row + first + r) * p.x_stride;
+      block(row + first, rows, x, column, columns);
+    });
+  }
+}
+
+template <class Rows>
+void linear(const LinearParams& p, uint32_t begin, uint32_t end) {
+  const Rows weight(p.weight, p.in_features);
+  for_tiles(p, begin, end, [&](size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+    float sums[kMaxTileRows * kMaxTileColumns];
+    tile_sums(x, rows, weight, column, columns, p.in_features, sums);
+    for (size_t r = 0; r < rows; ++r) {
+      float* out = pointer<float>(p.out) + (row + r) * p.out_stride + column;
+      __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
+    }
+  });
+}
+
+template <class Rows>
+void linear_silu_mul(const LinearSiluMulParams& p, uint32_t begin, uint32_t end) {
+  const Rows gate_weight(p.gate, p.in_features);
+  const Rows up_weight(p.up, p.in_features);
+  for_tiles(p, begin, end, [&](size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+    float gate[kMaxTileRows * kMaxTileColumns];
+    float up[kMaxTileRows * kMaxTileColumns];
+    tile_sums(x, rows, gate_weight, column, columns, p.in_features, gate);
+    tile_sums(x, rows, up_weight, column, columns, p.in_features, up);
+    for (size_t r = 0; r < rows; ++r) {
+      store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
+                     pointer<float>(p.out) + (row + r) * p.out_stride + column);
+    }
+  });
+}
+
+/// The first of the largest of `logits`, NaN left out; id -1 when all are NaN.
+struct Best {
+  float value = kNegativeInfinity;
+  int32_t id = -1;
+
+  FORETOKEN_SIMD_INLINE void offer(float other, int32_t other_id) {
+    if (other > value || (id < 0 && other == other)) {
+      value = other;
+      id = other_id;
+    }
+  }
+};
+
+/// sum over c < columns of exp(logits[c] - largest); NaN when a logit is NaN. `logits` has room for a multiple of 16 columns.
+float sum_of_exp(float* logits, size_t columns, float largest) {
+  bool has_nan = false;
+  for (size_t c = 0; c < columns; ++c) has_nan |= logits[c] != logits[c];
+  if (has_nan) return __builtin_nanf("");
+  for (size_t c = columns; c % kLanes != 0; ++c) logits[c] = kNegativeInfinity;
+  F32x16 sum = F32x16::zero();
+  for (size_t c = 0; c < columns; c += kLanes) sum = sum + exp(F32x16::load(logits + c) - F32x16::broadcast(largest));
+  return reduce_add(sum);
+}
+
+template <class Rows>
+void linear_argmax(const LinearArgmaxParams& p, uint32_t begin, uint32_t end) {
+  const Rows weight(p.weight, p.in_features);
+  const size_t tiles = (p.out_features + kArgmaxTileColumns - 1) / kArgmaxTileColumns;
+  for (size_t tile = begin; tile < end; ++tile) {
+    const size_t column = tile * kArgmaxTileColumns;
+    const size_t columns = smaller(kArgmaxTileColumns, p.out_features - column);
+    for_row_groups(p.num_rows, [&](size_t first, size_t rows) {
+      const float* x[kMaxTileRows];
+      for (size_t r = 0; r < rows; ++r) x[r] = pointer<const float>(p.x) + (first + r) * p.x_stride;
+      float sums[kMaxTileRows * kMaxTileColumns];
+      tile_sums(x, rows, weight, column, columns, p.in_features, sums);
+      for (size_t r = 0; r < rows; ++r) {
+        float* logits = sums + r * kMaxTileColumns;
+        Best best;
+        for (size_t c = 0; c < columns; ++c) best.offer(logits[c], static_cast<int32_t>(column + c));
+        const size_t at = (first + r) * tiles + tile;
+        pointer<float>(p.tile_max)[at] = best.value;
+        pointer<int32_t>(p.tile_id)[at] = best.id;
+        if (p.tile_sum != 0) pointer<float>(p.tile_sum)[at] = sum_of_exp(logits, columns, best.value);
+      }
+    });
+  }
+}
+
+/// log sum exp of a row, from its tiles.
+float log_sum_exp(const float* tile_max, const float* tile_sum, size_t tiles, float largest) {
+  F32x16 sum = F32x16::zero();
+  for (size_t t = 0; t < tiles; t += kLanes) {
+    const size_t count = smaller(kLanes, tiles - t);
+    const F32x16 scale = exp(F32x16::load_partial(tile_max + t, count) - F32x16::broadcast(largest));
+    sum = fma(scale, F32x16::load_partial(tile_sum + t, count), sum);
+  }
+  return largest + __builtin_logf(reduce_add(sum));
+}
+
+void linear_argmax_combine(const LinearArgmaxCombineParams& p, uint32_t begin, uint32_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    const float* tile_max = pointer<const float>(p.tile_max) + row * p.num_tiles;
+    const int32_t* tile_id = pointer<const int32_t>(p.tile_id) + row * p.num_tiles;
+    Best best;
+    for (size_t t = 0; t < p.num_tiles; ++t) {
+      if (tile_id[t] >= 0) best.offer(tile_max[t], tile_id[t]);
+    }
+    pointer<int32_t>(p.token_ids)[row] = best.id < 0 ? 0 : best.id;
+    if (p.logprobs != 0) {
+      const float* tile_sum = pointer<const float>(p.tile_sum) + row * p.num_tiles;
+      pointer<float>(p.logprobs)[row] = best.value - log_sum_exp(tile_max, tile_sum, p.num_tiles, best.value);
+    }
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    kernel_entry<LinearParams, linear<F32Rows>>("linear_f32"),
+    kernel_entry<LinearParams, linear<Bf16Rows>>("linear_bf16"),
+    kernel_entry<LinearSiluMulParams, linear_silu_mul<F32Rows>>("linear_silu_mul_f32"),
+    kernel_entry<LinearSiluMulParams, linear_silu_mul<Bf16Rows>>("linear_silu_mul_bf16"),
+    kernel_entry<LinearArgmaxParams, linear_argmax<F32Rows>>("linear_argmax_f32"),
+    kernel_entry<LinearArgmaxParams, linear_argmax<Bf16Rows>>("linear_argmax_bf16"),
+    kernel_entry<LinearArgmaxCombineParams, linear_argmax_combine>("linear_argmax_combine"),
+};
+
+}  // namespace
+
+void add_linear_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

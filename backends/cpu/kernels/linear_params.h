@@ -1,0 +1,72 @@
+// Parameters of the linear kernels. Addresses are host pointers; strides count elements; activations are float32.
+#pragma once
+
+#include <cstdint>
+
+namespace foretoken::cpu {
+
+/// Columns of a LinearArgmax work item. Fixed: the partial sums of a row must not depend on anything else.
+inline constexpr uint32_t kArgmaxTileColumns = 64;
+
+/// out[t, n] = x_t . weight_n. Item i is tile (i / column tiles, i % column tiles) of row_tile x column_tile outputs.
+struct LinearParams {
+  uint64_t x;       // [num_rows, in_features]
+  uint64_t weight;  // [out_features, in_features]
+  uint64_t out;     // [num_rows, out_features]
+  uint64_t x_stride;
+  uint64_t out_stride;
+  uint32_t num_rows;
+  uint32_t in_features;
+  uint32_t out_features;
+  uint32_t row_tile;
+  uint32_t column_tile;  // at most 64
+  uint32_t reserved;
+};
+static_assert(sizeof(LinearParams) == 64);
+
+/// out = silu(x gate^T) * (x up^T), in the same tiles.
+struct LinearSiluMulParams {
+  uint64_t x;
+  uint64_t gate;
+  uint64_t up;
+  uint64_t out;
+  uint64_t x_stride;
+  uint64_t out_stride;
+  uint32_t num_rows;
+  uint32_t in_features;
+  uint32_t out_features;
+  uint32_t row_tile;
+  uint32_t column_tile;
+  uint32_t reserved;
+};
+static_assert(sizeof(LinearSiluMulParams) == 72);
+
+/// Per row and tile of kArgmaxTileColumns columns: the largest logit, its id (-1: all are NaN), and the sum of exp(logit -
+/// largest).
+struct LinearArgmaxParams {
+  uint64_t x;
+  uint64_t weight;
+  uint64_t tile_max;  // [num_rows, tiles] F32
+  uint64_t tile_id;   // [num_rows, tiles] I32
+  uint64_t tile_sum;  // [num_rows, tiles] F32; 0: not wanted
+  uint64_t x_stride;
+  uint32_t num_rows;
+  uint32_t in_features;
+  uint32_t out_features;
+  uint32_t reserved;
+};
+static_assert(sizeof(LinearArgmaxParams) == 64);
+
+/// Joins the tiles of a row, in tile order. Items are rows.
+struct LinearArgmaxCombineParams {
+  uint64_t tile_max;
+  uint64_t tile_id;
+  uint64_t tile_sum;   // 0 together with logprobs
+  uint64_t token_ids;  // [num_rows] I32
+  uint64_t logprobs;   // [num_rows] F32 or 0
+  uint32_t num_tiles;
+  uint32_t reserved;
+};
+static_assert(sizeof(LinearArgmaxCombineParams) == 48);
+
+}  // namespace foretoken::cpu

@@ -1,0 +1,187 @@
+// The one way in which every linear kernel takes a dot product, so that a row has the same bits in whatever company it is
+// computed. dot(x, w): one accumulator of sixteen lanes, fused multiply-adds for k = 0, 16, 32, ..., the tail padded with zeros,
+// then reduce_add. The order depends on K alone; instruction-level parallelism comes from several rows and columns at a time.
+#pragma once
+
+#include "backends/cpu/kernels/simd.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+
+/// Most columns of a tile, and of a row in the buffer of its sums.
+inline constexpr size_t kMaxTileColumns = 64;
+
+// Accumulators must stay in registers: 32 of 512 bits, 16 of 256 bits (two to sixteen lanes), 16 of 128 bits.
+#if defined(__AVX512F__)
+inline constexpr size_t kMaxTileRows = 6;
+template <size_t kRows>
+inline constexpr size_t kGroupColumns = kRows == 1 ? 8 : 4;
+#elif defined(__AVX2__)
+inline constexpr size_t kMaxTileRows = 3;
+template <size_t kRows>
+inline constexpr size_t kGroupColumns = kRows == 1 ? 4 : 2;
+#else
+inline constexpr size_t kMaxTileRows = 2;
+template <size_t kRows>
+inline constexpr size_t kGroupColumns = kRows == 1 ? 2 : 1;
+#endif
+
+FORETOKEN_SIMD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+template <class T>
+FORETOKEN_SIMD_INLINE T* pointer(uint64_t address) {
+  return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
+}
+
+// A weight format is a class like these two: rows of sixteen-lane loads, dequantised to float32.
+
+/// Weights [N, K] in float32.
+class F32Rows {
+ public:
+  F32Rows(uint64_t address, size_t in_features) : data_(pointer<const float>(address)), in_features_(in_features) {}
+
+  struct Row {
+    const float* data;
+    FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const { return F32x16::load(data + k); }
+    FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const { return F32x16::load_partial(data + k, count); }
+    FORETOKEN_SIMD_INLINE uintptr_t address(size_t k) const { return reinterpret_cast<uintptr_t>(data + k); }
+  };
+  FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
+  FORETOKEN_SIMD_INLINE size_t row_bytes() const { return in_features_ * sizeof(float); }
+
+ private:
+  const float* data_;
+  size_t in_features_;
+};
+
+/// Weights [N, K] in BF16.
+class Bf16Rows {
+ public:
+  Bf16Rows(uint64_t address, size_t in_features) : data_(pointer<const uint16_t>(address)), in_features_(in_features) {}
+
+  struct Row {
+    const uint16_t* data;
+    FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const { return F32x16::load(data + k); }
+    FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const { return load_partial_bf16(data + k, count); }
+    FORETOKEN_SIMD_INLINE uintptr_t address(size_t k) const { return reinterpret_cast<uintptr_t>(data + k); }
+  };
+  FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
+  FORETOKEN_SIMD_INLINE size_t row_bytes() const { return in_features_ * sizeof(uint16_t); }
+
+ private:
+  const uint16_t* data_;
+  size_t in_features_;
+};
+
+template <size_t kRows, size_t kCols>
+struct Accumulators {
+  F32x16 lanes[kRows][kCols];
+
+  /// One step of sixteen k: each weight vector is loaded once and used for all rows.
+  template <class LoadX, class LoadW>
+  FORETOKEN_SIMD_INLINE void step(LoadX load_x, LoadW load_w) {
+    F32x16 w[kCols];
+#pragma GCC unroll 8
+    for (size_t c = 0; c < kCols; ++c) w[c] = load_w(c);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+      const F32x16 x = load_x(r);
+#pragma GCC unroll 8
+      for (size_t c = 0; c < kCols; ++c) lanes[r][c] = fma(x, w[c], lanes[r][c]);
+    }
+  }
+};
+
+/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]), c < count <= kCols; the weights `ahead` bytes further on are prefetched.
+template <size_t kRows, size_t kCols, class Row>
+FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, size_t ahead, size_t count,
+                                     float* sums) {
+  Accumulators<kRows, kCols> acc;
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (size_t c = 0; c < kCols; ++c) acc.lanes[r][c] = F32x16::zero();
+  }
+  size_t k = 0;
+  for (; k + 2 * kLanes <= in_features; k += 2 * kLanes) {
+#pragma GCC unroll 8
+    for (size_t c = 0; c < kCols; ++c) __builtin_prefetch(reinterpret_cast<const void*>(w[c].address(k) + ahead), 0, 3);
+    acc.step([&](size_t r) { return F32x16::load(x[r] + k); }, [&](size_t c) { return w[c].load(k); });
+    acc.step([&](size_t r) { return F32x16::load(x[r] + k + kLanes); }, [&](size_t c) { return w[c].load(k + kLanes); });
+  }
+  if (k + kLanes <= in_features) {
+    acc.step([&](size_t r) { return F32x16::load(x[r] + k); }, [&](size_t c) { return w[c].load(k); });
+    k += kLanes;
+  }
+  if (k < in_features) {
+    const size_t tail = in_features - k;
+    acc.step([&](size_t r) { return F32x16::load_partial(x[r] + k, tail); },
+             [&](size_t c) { return w[c].load_partial(k, tail); });
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    float* row = sums + r * kMaxTileColumns;
+    if constexpr (kCols % 4 == 0) {
+      if (count == kCols) {
+        for (size_t c = 0; c < kCols; c += 4) reduce_add_four(acc.lanes[r] + c, row + c);
+        continue;
+      }
+    }
+    for (size_t c = 0; c < count; ++c) row[c] = reduce_add(acc.lanes[r][c]);
+  }
+}
+
+template <size_t kRows, class Rows>
+void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
+  constexpr size_t kCols = kGroupColumns<kRows>;
+  const size_t ahead = kCols * weights.row_bytes();
+  const float* rows[kRows];
+  for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
+  for (size_t c0 = 0; c0 < columns; c0 += kCols) {
+    const size_t count = smaller(kCols, columns - c0);
+    typename Rows::Row w[kCols];
+    // Columns past the end repeat the last one and are not stored.
+    for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
+    dot_group<kRows, kCols>(rows, w, in_features, ahead, count, sums + c0);
+  }
+}
+
+/// sums[r * kMaxTileColumns + c] = dot(x[r], weights.row(first + c)) for r < rows <= kMaxTileRows, c < columns <=
+/// kMaxTileColumns.
+template <class Rows>
+void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
+               float* sums) {
+  switch (rows) {
+    case 1: return dot_columns<1>(x, weights, first, columns, in_features, sums);
+    case 2: return dot_columns<2>(x, weights, first, columns, in_features, sums);
+#if defined(__AVX2__)
+    case 3: return dot_columns<3>(x, weights, first, columns, in_features, sums);
+#endif
+#if defined(__AVX512F__)
+    case 4: return dot_columns<4>(x, weights, first, columns, in_features, sums);
+    case 5: return dot_columns<5>(x, weights, first, columns, in_features, sums);
+    case 6: return dot_columns<6>(x, weights, first, columns, in_features, sums);
+#endif
+    default: return;
+  }
+}
+
+/// Calls group(first, count) for rows [0, rows) in groups of nearly equal size, none above kMaxTileRows.
+template <class Group>
+FORETOKEN_SIMD_INLINE void for_row_groups(size_t rows, Group group) {
+  const size_t groups = (rows + kMaxTileRows - 1) / kMaxTileRows;
+  for (size_t g = 0, first = 0; g < groups; ++g) {
+    const size_t count = (rows - first + (groups - g) - 1) / (groups - g);
+    group(first, count);
+    first += count;
+  }
+}
+
+/// out[c] = silu(gate[c]) * up[c] for c < columns; `gate` and `up` have kMaxTileColumns elements.
+FORETOKEN_SIMD_INLINE void store_silu_mul(const float* gate, const float* up, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += kLanes) {
+    const size_t count = smaller(kLanes, columns - c);
+    const F32x16 value = silu(F32x16::load_partial(gate + c, count)) * F32x16::load_partial(up + c, count);
+    value.store_partial(out + c, count);
+  }
+}
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

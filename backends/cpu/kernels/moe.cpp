@@ -1,0 +1,208 @@
+// Mixture of experts (core/ops/moe.h). Row-invariant: every sum comes from tile_sums, and the experts of a row are added in slot
+// order.
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/linear_tile.h"
+#include "backends/cpu/kernels/moe_params.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+namespace {
+
+static_assert(kExpertTileColumns <= kMaxTileColumns);
+
+/// An integer in the order of the floats: -0 equals +0, NaN is below everything.
+int32_t order_key(float value) {
+  if (value != value) return INT32_MIN;
+  const float no_negative_zero = value + 0.0F;
+  int32_t bits = 0;
+  __builtin_memcpy(&bits, &no_negative_zero, sizeof(bits));
+  return bits >= 0 ? bits : bits ^ INT32_MAX;
+}
+
+/// sum over e of exp(logits[e] - largest).
+float softmax_sum(const float* logits, size_t num_experts, float largest) {
+  F32x16 sum = F32x16::zero();
+  const F32x16 shift = F32x16::broadcast(largest);
+  size_t e = 0;
+  for (; e + kLanes <= num_experts; e += kLanes) sum = sum + exp(F32x16::load(logits + e) - shift);
+  if (e < num_experts) {
+    float lanes[kLanes];
+    F32x16::broadcast(-__builtin_inff()).store(lanes);
+    __builtin_memcpy(lanes, logits + e, (num_experts - e) * sizeof(float));
+    sum = sum + exp(F32x16::load(lanes) - shift);
+  }
+  return reduce_add(sum);
+}
+
+void moe_topk(const MoeTopkParams& p, uint32_t begin, uint32_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    const float* logits = pointer<const float>(p.logits) + row * p.logits_stride;
+    int32_t* ids = pointer<int32_t>(p.topk_ids) + row * p.top_k;
+    float* weights = pointer<float>(p.topk_weights) + row * p.top_k;
+    // Each pick is the first of the largest among those after the pick before it, in the order (logit down, index up).
+    int32_t last_key = INT32_MAX;
+    int64_t last_id = -1;
+    for (size_t s = 0; s < p.top_k; ++s) {
+      int32_t best_key = INT32_MIN;
+      int64_t best_id = -1;
+      for (int64_t e = 0; e < p.num_experts; ++e) {
+        const int32_t key = order_key(logits[e]);
+        const bool is_after = key < last_key || (key == last_key && e > last_id);
+        if (is_after && (best_id < 0 || key > best_key)) {
+          best_key = key;
+          best_id = e;
+        }
+      }
+      ids[s] = static_cast<int32_t>(best_id);
+      last_key = best_key;
+      last_id = best_id;
+    }
+    const float sum = softmax_sum(logits, p.num_experts, logits[ids[0]]);
+    float picked = 0.0F;
+    for (size_t s = 0; s < p.top_k; ++s) {
+      weights[s] = exp_one(logits[ids[s]] - logits[ids[0]]) / sum;
+      picked += weights[s];
+    }
+    if (p.renormalise != 0) {
+      for (size_t s = 0; s < p.top_k; ++s) weights[s] /= picked;
+    }
+  }
+}
+
+void moe_group(const MoeGroupParams& p, uint32_t begin, uint32_t end) {
+  if (begin == end) return;
+  const int32_t* ids = pointer<const int32_t>(p.topk_ids);
+  int32_t* offsets = pointer<int32_t>(p.expert_offsets);
+  int32_t* pairs = pointer<int32_t>(p.expert_pairs);
+  for (size_t e = 0; e <= p.num_experts; ++e) offsets[e] = 0;
+  for (size_t i = 0; i < p.num_pairs; ++i) ++offsets[ids[i] + 1];
+  for (size_t e = 1; e <= p.num_experts; ++e) offsets[e] += offsets[e - 1];
+  // Filling moves each offset to its expert's end, which is the next one's begin; then all shift by one.
+  for (size_t i = 0; i < p.num_pairs; ++i) pairs[offsets[ids[i]]++] = static_cast<int32_t>(i);
+  for (size_t e = p.num_experts; e > 0; --e) offsets[e] = offsets[e - 1];
+  offsets[0] = 0;
+}
+
+/// Walks the experts that have pairs, in order.
+class ActiveExperts {
+ public:
+  explicit ActiveExperts(const MoeExpertsParams& p) : offsets_(pointer<const int32_t>(p.expert_offsets)), count_(p.num_experts) {}
+
+  /// The slot-th expert with pairs, or the number of experts when there are fewer. Cheap when slots are asked for in order.
+  size_t find(size_t slot) {
+    if (slot < slot_) {
+      expert_ = 0;
+      slot_ = 0;
+      skip_empty();
+    }
+    for (; slot_ < slot && expert_ < count_; ++slot_) {
+      ++expert_;
+      skip_empty();
+    }
+    return expert_;
+  }
+
+ private:
+  void skip_empty() {
+    while (expert_ < count_ && offsets_[expert_] == offsets_[expert_ + 1]) ++expert_;
+  }
+
+  const int32_t* offsets_;
+  size_t count_;
+  size_t expert_ = 0;
+  size_t slot_ = SIZE_MAX;
+};
+
+/// Calls block(expert, pairs of a group, their number, x of each, first column, columns) for each row group of each item's tile.
+template <class Block>
+FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t begin, uint32_t end, Block block) {
+  ActiveExperts active(p);
+  const int32_t* offsets = pointer<const int32_t>(p.expert_offsets);
+  for (size_t item = begin; item < end; ++item) {
+    const size_t column = item / p.active_slots * kExpertTileColumns;
+    const size_t columns = smaller(kExpertTileColumns, p.out_features - column);
+    const size_t expert = active.find(item % p.active_slots);
+    if (expert == p.num_experts) continue;
+    const int32_t* pairs = pointer<const int32_t>(p.expert_pairs) + offsets[expert];
+    for_row_groups(static_cast<size_t>(offsets[expert + 1] - offsets[expert]), [&](size_t first, size_t rows) {
+      const float* x[kMaxTileRows];
+      for (size_t r = 0; r < rows; ++r) {
+        x[r] = pointer<const float>(p.x) + static_cast<size_t>(pairs[first + r]) / p.pairs_per_row * p.x_stride;
+      }
+      block(expert, pairs + first, rows, x, column, columns);
+    });
+  }
+}
+
+template <class Rows>
+void moe_experts_up(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
+  const Rows weight(p.weight, p.in_features);
+  for_expert_tiles(p, begin, end,
+                   [&](size_t expert, const int32_t* pairs, size_t rows, const float* const* x, size_t column, size_t columns) {
+                     const size_t gate_row = expert * 2 * p.out_features + column;
+                     float gate[kMaxTileRows * kMaxTileColumns];
+                     float up[kMaxTileRows * kMaxTileColumns];
+                     tile_sums(x, rows, weight, gate_row, columns, p.in_features, gate);
+                     tile_sums(x, rows, weight, gate_row + p.out_features, columns, p.in_features, up);
+                     for (size_t r = 0; r < rows; ++r) {
+                       store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
+                                      pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column);
+                     }
+                   });
+}
+
+template <class Rows>
+void moe_experts_down(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
+  const Rows weight(p.weight, p.in_features);
+  for_expert_tiles(p, begin, end,
+                   [&](size_t expert, const int32_t* pairs, size_t rows, const float* const* x, size_t column, size_t columns) {
+                     float sums[kMaxTileRows * kMaxTileColumns];
+                     tile_sums(x, rows, weight, expert * p.out_features + column, columns, p.in_features, sums);
+                     for (size_t r = 0; r < rows; ++r) {
+                       float* out = pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column;
+                       __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
+                     }
+                   });
+}
+
+void moe_join(const MoeJoinParams& p, uint32_t begin, uint32_t end) {
+  const size_t tiles = (p.hidden_size + kExpertJoinColumns - 1) / kExpertJoinColumns;
+  for (size_t item = begin; item < end; ++item) {
+    const size_t row = item / tiles;
+    const size_t first = item % tiles * kExpertJoinColumns;
+    const size_t last = smaller(first + kExpertJoinColumns, p.hidden_size);
+    const float* products = pointer<const float>(p.products) + row * p.top_k * p.hidden_size;
+    const float* weights = pointer<const float>(p.topk_weights) + row * p.top_k;
+    float* out = pointer<float>(p.out) + row * p.out_stride;
+    F32x16 shared_scale = F32x16::zero();
+    const float* shared = nullptr;
+    if (p.shared != 0) {
+      shared = pointer<const float>(p.shared) + row * p.shared_stride;
+      shared_scale = sigmoid(F32x16::broadcast(pointer<const float>(p.shared_gate)[row * p.shared_gate_stride]));
+    }
+    for (size_t h = first; h < last; h += kLanes) {
+      const size_t count = smaller(kLanes, last - h);
+      F32x16 sum = F32x16::zero();
+      for (size_t s = 0; s < p.top_k; ++s) {
+        sum = fma(F32x16::broadcast(weights[s]), F32x16::load_partial(products + s * p.hidden_size + h, count), sum);
+      }
+      if (shared != nullptr) sum = fma(shared_scale, F32x16::load_partial(shared + h, count), sum);
+      sum.store_partial(out + h, count);
+    }
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    kernel_entry<MoeTopkParams, moe_topk>("moe_topk"),
+    kernel_entry<MoeGroupParams, moe_group>("moe_group"),
+    kernel_entry<MoeExpertsParams, moe_experts_up<F32Rows>>("moe_experts_up_f32"),
+    kernel_entry<MoeExpertsParams, moe_experts_up<Bf16Rows>>("moe_experts_up_bf16"),
+    kernel_entry<MoeExpertsParams, moe_experts_down<F32Rows>>("moe_experts_down_f32"),
+    kernel_entry<MoeExpertsParams, moe_experts_down<Bf16Rows>>("moe_experts_down_bf16"),
+    kernel_entry<MoeJoinParams, moe_join>("moe_join"),
+};
+
+}  // namespace
+
+void add_moe_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

@@ -1,0 +1,137 @@
+// The exact, row-invariant implementations of the linear operators.
+#include "core/ops/linear.h"
+
+#include "backends/cpu/cpu_ops.h"
+#include "backends/cpu/kernels/linear_params.h"
+#include "backends/cpu/ops/linear_support.h"
+
+namespace foretoken::cpu {
+namespace {
+
+struct Tiles {
+  uint32_t row_tile;
+  uint32_t column_tile;
+  uint32_t count;
+};
+
+/// How a launch is cut into items; results do not depend on it.
+Tiles tiles_for(uint32_t rows, uint32_t columns) {
+  // Up to sixteen rows (decode, verify) each weight is read once, by one item. Narrow layers are cut finer, for more threads.
+  const bool is_decode = rows <= 16;
+  const uint32_t row_tile = is_decode ? rows : 48;
+  const uint32_t column_tile = is_decode && columns <= 1024 ? 8 : 16;
+  return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
+}
+
+void add_linear(OpTable& table, const KernelModule& module) {
+  const WeightKernels<LinearParams> kernels(module, "linear");
+  table.add<Linear>(
+      "exact",
+      [kernels](CommandList& cmd, const Linear& op) {
+        const uint32_t rows = extent(op.x, 0);
+        const uint32_t columns = extent(op.out, 1);
+        const Tiles tiles = tiles_for(rows, columns);
+        const LinearParams params{.x = op.x.address(),
+                                  .weight = op.w.weight.address(),
+                                  .out = op.out.address(),
+                                  .x_stride = stride(op.x),
+                                  .out_stride = stride(op.out),
+                                  .num_rows = rows,
+                                  .in_features = extent(op.x, 1),
+                                  .out_features = columns,
+                                  .row_tile = tiles.row_tile,
+                                  .column_tile = tiles.column_tile,
+                                  .reserved = 0};
+        kernels.get(op.w.format)(cmd, Grid{tiles.count}, params, accesses_of(op));
+      },
+      [kernels](const Linear& op) {
+        const Availability f32 = activations_are_f32({&op.x, &op.out});
+        return f32 ? kernels.available(op.w.format) : f32;
+      });
+}
+
+void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
+  const WeightKernels<LinearSiluMulParams> kernels(module, "linear_silu_mul");
+  table.add<LinearSiluMul>(
+      "exact",
+      [kernels](CommandList& cmd, const LinearSiluMul& op) {
+        const uint32_t rows = extent(op.x, 0);
+        const uint32_t columns = extent(op.out, 1);
+        const Tiles tiles = tiles_for(rows, columns);
+        const LinearSiluMulParams params{.x = op.x.address(),
+                                         .gate = op.gate.weight.address(),
+                                         .up = op.up.weight.address(),
+                                         .out = op.out.address(),
+                                         .x_stride = stride(op.x),
+                                         .out_stride = stride(op.out),
+                                         .num_rows = rows,
+                                         .in_features = extent(op.x, 1),
+                                         .out_features = columns,
+                                         .row_tile = tiles.row_tile,
+                                         .column_tile = tiles.column_tile,
+                                         .reserved = 0};
+        kernels.get(op.gate.format)(cmd, Grid{tiles.count}, params, accesses_of(op));
+      },
+      [kernels](const LinearSiluMul& op) {
+        const Availability f32 = activations_are_f32({&op.x, &op.out});
+        return f32 ? kernels.available(op.gate.format) : f32;
+      });
+}
+
+size_t argmax_workspace_bytes(const LinearArgmax& op) {
+  const uint32_t tiles = ceil_div(static_cast<uint32_t>(op.w.out_features()), kArgmaxTileColumns);
+  return size_t{extent(op.x, 0)} * tiles * (2 * sizeof(float) + sizeof(int32_t));
+}
+
+void launch_argmax(CommandList& cmd, const LinearArgmax& op, const Kernel<LinearArgmaxParams>& kernel,
+                   const Kernel<LinearArgmaxCombineParams>& combine) {
+  const uint32_t rows = extent(op.x, 0);
+  const auto columns = static_cast<uint32_t>(op.w.out_features());
+  const uint32_t tiles = ceil_div(columns, kArgmaxTileColumns);
+  const uint64_t workspace = checked_workspace("linear_argmax", op.workspace, argmax_workspace_bytes(op));
+  const uint64_t part_bytes = uint64_t{rows} * tiles * sizeof(float);
+  const uint64_t tile_sum = op.logprobs ? workspace + 2 * part_bytes : 0;
+  const std::vector<Access> accesses = accesses_of(op);
+  const LinearArgmaxParams params{.x = op.x.address(),
+                                  .weight = op.w.weight.address(),
+                                  .tile_max = workspace,
+                                  .tile_id = workspace + part_bytes,
+                                  .tile_sum = tile_sum,
+                                  .x_stride = stride(op.x),
+                                  .num_rows = rows,
+                                  .in_features = extent(op.x, 1),
+                                  .out_features = columns,
+                                  .reserved = 0};
+  kernel(cmd, Grid{tiles}, params, accesses);
+  const LinearArgmaxCombineParams combine_params{.tile_max = params.tile_max,
+                                                 .tile_id = params.tile_id,
+                                                 .tile_sum = tile_sum,
+                                                 .token_ids = op.token_ids.address(),
+                                                 .logprobs = op.logprobs.address(),
+                                                 .num_tiles = tiles,
+                                                 .reserved = 0};
+  combine(cmd, Grid{rows}, combine_params, accesses);
+}
+
+void add_linear_argmax(OpTable& table, const KernelModule& module) {
+  const WeightKernels<LinearArgmaxParams> kernels(module, "linear_argmax");
+  const auto combine = module.resolve<LinearArgmaxCombineParams>("linear_argmax_combine");
+  table.add<LinearArgmax>(
+      "exact",
+      [kernels, combine](CommandList& cmd, const LinearArgmax& op) { launch_argmax(cmd, op, kernels.get(op.w.format), combine); },
+      [kernels](const LinearArgmax& op) {
+        const Availability f32 = activations_are_f32({&op.x});
+        return f32 ? kernels.available(op.w.format) : f32;
+      },
+      argmax_workspace_bytes);
+}
+
+}  // namespace
+
+void add_linear_ops(OpTable& table, const KernelModule& module) {
+  add_linear(table, module);
+  add_linear_silu_mul(table, module);
+  add_linear_argmax(table, module);
+}
+
+}  // namespace foretoken::cpu
