@@ -72,11 +72,9 @@ inline void rope_table(CommandList& cmd, const Tensor& positions, const Tensor& 
 }
 
 inline void accept_greedy(CommandList& cmd, const Tensor& draft_token_ids, const Tensor& target_token_ids,
-                          const Tensor& num_accepted, const Tensor& num_commit) {
-  dispatch(cmd, AcceptGreedy{.draft_token_ids = draft_token_ids,
-                             .target_token_ids = target_token_ids,
-                             .num_accepted = num_accepted,
-                             .num_commit = num_commit});
+                          const Tensor& num_accepted) {
+  dispatch(cmd,
+           AcceptGreedy{.draft_token_ids = draft_token_ids, .target_token_ids = target_token_ids, .num_accepted = num_accepted});
 }
 
 inline void override_tokens(CommandList& cmd, const Tensor& forced, const Tensor& token_ids) {

@@ -9,8 +9,7 @@ const OpSchema& AcceptGreedy::schema() {
                                      .strided()
                                      .in("target_token_ids", {"B", "K+1"}, kI32Only)
                                      .strided()
-                                     .out("num_accepted", {"B"}, kI32Only)
-                                     .out("num_commit", {"B"}, kI32Only);
+                                     .out("num_accepted", {"B"}, kI32Only);
   return schema;
 }
 

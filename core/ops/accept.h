@@ -11,17 +11,14 @@ namespace foretoken {
 template <class Op>
 struct OpCase;
 
-/// num_accepted[b] = max a with draft_token_ids[b, j] == target_token_ids[b, j] for all j < a; num_commit[b] = a + 1, the rows of
-/// the verify step that become part of the sequence.
+/// num_accepted[b] = max a with draft_token_ids[b, j] == target_token_ids[b, j] for all j < a. The first a + 1 rows of the verify step
+/// become part of the sequence.
 struct AcceptGreedy {
   Tensor draft_token_ids;   // [B, K] I32
   Tensor target_token_ids;  // [B, K+1] I32
   Tensor num_accepted;      // [B] I32
-  Tensor num_commit;        // [B] I32
 
-  [[nodiscard]] std::array<const Tensor*, 4> operands() const {
-    return {&draft_token_ids, &target_token_ids, &num_accepted, &num_commit};
-  }
+  [[nodiscard]] std::array<const Tensor*, 3> operands() const { return {&draft_token_ids, &target_token_ids, &num_accepted}; }
   static const OpSchema& schema();
   static std::vector<OpCase<AcceptGreedy>> cases();
 };

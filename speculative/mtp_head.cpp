@@ -1,0 +1,112 @@
+#include "speculative/mtp_head.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace foretoken {
+namespace {
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+size_t fc_workspace_bytes(const OpTable& table, const LinearWeight& fc, int64_t rows) {
+  return ops::workspace_bytes(table, Linear{.x = Tensor::shape_only(DType::kF32, {rows, fc.in_features()}),
+                                            .w = fc,
+                                            .out = Tensor::shape_only(DType::kF32, {rows, fc.out_features()}),
+                                            .workspace = {},
+                                            .precision = LinearPrecision::kBF16});
+}
+
+}  // namespace
+
+MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
+                 const LinearWeight& lm_head, const MtpHeadOptions& options)
+    : dims_(layer_dims(config)),
+      rope_theta_(config.rope_theta),
+      options_(options),
+      weights_(weights),
+      embed_tokens_(embed_tokens),
+      lm_head_(lm_head),
+      scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype),
+      layer_(dims_, weights.layer, scratch_) {
+  if (!layer_.is_full_attention()) throw Error(ErrorCode::kInternalError, "the layer of an MTP head must be full attention");
+  allocate(backend);
+}
+
+void MtpHead::allocate(GpuBackend& backend) {
+  const int64_t rows = options_.max_rows;
+  const int64_t hidden_size = dims_.hidden_size;
+  size_t offset = 0;
+  const auto place = [&](int64_t columns) {
+    const size_t begin = offset;
+    offset += aligned(dtype_bytes(DType::kF32, static_cast<size_t>(rows * columns)));
+    return begin;
+  };
+  const size_t embedding = place(hidden_size);
+  const size_t joined = place(2 * hidden_size);
+  const size_t residual = place(hidden_size);
+  const size_t hidden = place(hidden_size);
+  const size_t cos_sin = place(dims_.rotary_dim);
+  activations_ = backend.allocate(offset);
+  embedding_ = activations_.tensor(DType::kF32, {rows, hidden_size}, embedding);
+  joined_ = activations_.tensor(DType::kF32, {rows, 2 * hidden_size}, joined);
+  residual_ = activations_.tensor(DType::kF32, {rows, hidden_size}, residual);
+  hidden_ = activations_.tensor(DType::kF32, {rows, hidden_size}, hidden);
+  cos_sin_ = activations_.tensor(DType::kF32, {rows, dims_.rotary_dim}, cos_sin);
+
+  const OpTable& table = backend.ops();
+  const size_t prefill =
+      aligned(std::max(prefill_workspace_bytes(table, weights_.layer, rows), fc_workspace_bytes(table, weights_.fc, rows)));
+  const size_t head = lm_head_workspace_bytes(table, lm_head_, 1);
+  if (prefill + head == 0) return;
+  workspaces_ = backend.allocate(prefill + head);
+  if (prefill > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill)});
+  if (head > 0) head_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(head)}, prefill);
+}
+
+LayerStep MtpHead::layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const {
+  LayerStep step{.view = pass.view,
+                 .cos_sin = cos_sin_.rows(first_row, num_rows),
+                 .update = StateUpdate::kInPlace,
+                 .precision = pass.precision,
+                 .workspace = linear_workspace_};
+  step.view.positions = pass.view.positions.rows(first_row, num_rows);
+  step.view.slot_mapping = pass.view.slot_mapping.rows(first_row, num_rows);
+  return step;
+}
+
+Tensor MtpHead::combine(CommandList& cmd, const MtpPass& pass) const {
+  const int64_t rows = pass.next_token_ids.dim(0);
+  const int64_t hidden_size = dims_.hidden_size;
+  const Tensor embedding = embedding_.rows(0, rows);
+  const Tensor joined = joined_.rows(0, rows);
+  const Tensor residual = residual_.rows(0, rows);
+  ops::embedding(cmd, pass.next_token_ids, embed_tokens_, embedding);
+  ops::rms_norm(cmd, embedding, weights_.pre_fc_norm_embedding, joined.columns(0, hidden_size), dims_.rms_norm_eps);
+  ops::rms_norm(cmd, pass.hidden, weights_.pre_fc_norm_hidden, joined.columns(hidden_size, hidden_size), dims_.rms_norm_eps);
+  ops::rope_table(cmd, pass.view.positions, cos_sin_.rows(0, rows), rope_theta_);
+  layer_step(pass, 0, rows).linear(cmd, joined, weights_.fc, residual);
+  return residual;
+}
+
+void MtpHead::write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const {
+  const Tensor residual = combine(cmd, pass);
+  layer_.write_cache(cmd, residual, layer_step(pass, 0, residual.dim(0)), kv);
+}
+
+Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id,
+                      const Tensor& logprob) const {
+  const Tensor rows = combine(cmd, pass);
+  const int64_t last = rows.dim(0) - 1;
+  if (last > 0) layer_.write_cache(cmd, rows.rows(0, last), layer_step(pass, 0, last), kv);
+
+  const Tensor residual = rows.rows(last, 1);
+  const Tensor hidden = hidden_.rows(0, 1);
+  layer_.forward(cmd, residual, PendingFfn::kNo, layer_step(pass, last, 1), kv, {});
+  ops::add_rms_norm(cmd, scratch_.ffn.rows(0, 1), residual, weights_.norm, hidden, dims_.rms_norm_eps);
+  ops::dispatch(
+      cmd, LinearArgmax{.x = hidden, .w = lm_head_, .token_ids = token_id, .logprobs = logprob, .workspace = head_workspace_});
+  return options_.chain == ChainKind::kPostNorm ? hidden : residual;
+}
+
+}  // namespace foretoken

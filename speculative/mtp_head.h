@@ -1,0 +1,77 @@
+// The multi-token-prediction head: r = fc [rms(embed(t_{k+1})), rms(h_k)], one decoder layer on r, final norm, the target's LM
+// head. The embedding half comes first, as Qwen checkpoints store fc; r itself is the residual stream.
+#pragma once
+
+#include "layers/decoder_layer.h"
+#include "models/model_config.h"
+#include "models/target_model.h"
+
+namespace foretoken {
+
+/// What a chained pass is fed: the head's output after its final norm, or the residual stream before it.
+enum class ChainKind : uint8_t { kPostNorm, kPreNorm };
+
+struct MtpHeadOptions {
+  int64_t max_rows = 512;
+  int64_t max_seq_len = 0;
+  DType cache_dtype = DType::kBF16;
+  ChainKind chain = ChainKind::kPostNorm;
+};
+
+/// Rows of one pass of the head.
+struct MtpPass {
+  Tensor next_token_ids;  // [T] I32
+  Tensor hidden;          // [T, hidden_size] F32, the target's or the chain's
+  StepView view;          // positions and slots of the T rows; seq_lens and query_start_loc of the one row that attends
+  LinearPrecision precision = LinearPrecision::kExact;
+};
+
+/// Weights are views that must outlive it; owns its activations, which are those of the last pass. Passes allocate nothing.
+class MtpHead {
+ public:
+  /// `embed_tokens` and `lm_head` are the target's. Throws OutOfMemory; Unsupported when the backend lacks an operator.
+  MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
+          const LinearWeight& lm_head, const MtpHeadOptions& options);
+
+  [[nodiscard]] const MtpHeadOptions& options() const { return options_; }
+
+  /// Writes the cache rows of all T rows. No attention: a row's K and V depend on its input pair only.
+  void write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;
+
+  /// Writes the cache rows of all T rows and drafts from the last one: token_id [1] I32, logprob [1] F32 or absent. Returns the
+  /// chain input for the next pass, [1, hidden_size].
+  Tensor draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id, const Tensor& logprob) const;
+
+  // Activations of the last pass, for tests: [max_rows, ...] each.
+  [[nodiscard]] const LayerScratch& scratch() const { return scratch_; }
+  [[nodiscard]] const Tensor& embedding() const { return embedding_; }
+  [[nodiscard]] const Tensor& joined() const { return joined_; }      // [T, 2 * hidden_size]
+  [[nodiscard]] const Tensor& residual() const { return residual_; }  // before the final norm
+  [[nodiscard]] const Tensor& hidden() const { return hidden_; }      // after it
+
+ private:
+  void allocate(GpuBackend& backend);
+  /// r of all rows -> residual_; returns the rows.
+  Tensor combine(CommandList& cmd, const MtpPass& pass) const;
+  [[nodiscard]] LayerStep layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const;
+
+  LayerDims dims_;
+  double rope_theta_;
+  MtpHeadOptions options_;
+  MtpWeights weights_;
+  Tensor embed_tokens_;
+  LinearWeight lm_head_;
+  LayerScratch scratch_;
+  DecoderLayer layer_;
+  Buffer activations_;
+  Buffer workspaces_;
+  Tensor embedding_;         // [max_rows, hidden_size]
+  Tensor joined_;            // [max_rows, 2 * hidden_size]
+  Tensor residual_;          // [max_rows, hidden_size]
+  Tensor hidden_;            // [max_rows, hidden_size]
+  Tensor cos_sin_;           // [max_rows, rotary_dim]
+  Tensor linear_workspace_;  // bytes
+  Tensor head_workspace_;    // bytes
+};
+
+}  // namespace foretoken
