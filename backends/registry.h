@@ -42,6 +42,9 @@ class BackendRegistry {
 
  private:
   struct Entry;
+
+  [[nodiscard]] std::unique_ptr<GpuBackend> open_auto(const BackendOptions& options) const;
+
   std::vector<Entry> entries_;
 };
 

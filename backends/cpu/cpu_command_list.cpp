@@ -1,0 +1,164 @@
+#include "backends/cpu/cpu_command_list.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "backends/cpu/kernel_module.h"
+
+namespace foretoken::cpu {
+namespace {
+
+// An item of a copy or fill: long against the cost of a launch, short enough to spread.
+constexpr size_t kItemBytes = size_t{64} << 10;
+
+struct CopyParams {
+  DeviceAddress source;
+  DeviceAddress destination;
+  uint64_t bytes;
+};
+
+struct FillParams {
+  DeviceAddress destination;
+  uint64_t bytes;
+  uint32_t pattern;
+};
+
+struct ByteRange {
+  size_t begin;
+  size_t bytes;
+};
+
+ByteRange item_range(uint64_t bytes, uint32_t begin, uint32_t end) {
+  const size_t first = begin * kItemBytes;
+  return {.begin = first, .bytes = std::min<size_t>(end * kItemBytes, bytes) - first};
+}
+
+void copy_items(const void* params, uint32_t begin, uint32_t end) {
+  const auto& copy = *static_cast<const CopyParams*>(params);
+  const ByteRange range = item_range(copy.bytes, begin, end);
+  std::memcpy(reinterpret_cast<void*>(copy.destination + range.begin), reinterpret_cast<const void*>(copy.source + range.begin),
+              range.bytes);
+}
+
+void fill_items(const void* params, uint32_t begin, uint32_t end) {
+  const auto& fill = *static_cast<const FillParams*>(params);
+  const ByteRange range = item_range(fill.bytes, begin, end);
+  auto* out = reinterpret_cast<std::byte*>(fill.destination + range.begin);
+  for (size_t i = 0; i < range.bytes; i += sizeof(fill.pattern)) std::memcpy(out + i, &fill.pattern, sizeof(fill.pattern));
+}
+
+uint32_t num_byte_items(size_t bytes) { return static_cast<uint32_t>((bytes + kItemBytes - 1) / kItemBytes); }
+
+thread_local int recordings_of_this_thread = 0;
+
+}  // namespace
+
+void check_view(const BufferView& view, std::string_view what) {
+  if (view.is_null() && view.bytes == 0) return;
+  const size_t available = view.is_null() ? 0 : view.buffer->bytes();
+  if (view.offset > available || view.bytes > available - view.offset) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = std::string(what) + (view.is_null() ? " is a null view" : " reaches past the end of its buffer"),
+                 .expected = "at most " + std::to_string(available) + " bytes",
+                 .got = std::to_string(view.offset) + " + " + std::to_string(view.bytes)});
+  }
+}
+
+void check_equal_sizes(size_t source_bytes, size_t destination_bytes, std::string_view what) {
+  if (source_bytes == destination_bytes) return;
+  throw Error(ErrorCode::kInvalidArgument, {.what = std::string(what) + ": source and destination differ in size",
+                                            .expected = std::to_string(source_bytes) + " bytes",
+                                            .got = std::to_string(destination_bytes) + " bytes"});
+}
+
+void CpuCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
+                            std::span<const Access> accesses) {
+  const auto* kernel = dynamic_cast<const CpuKernelCode*>(&code);
+  if (kernel == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "launch of kernel " + code.name() + ", which is of another backend");
+  }
+  if (params.size() != code.params_bytes()) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "launch of kernel " + code.name() + " with parameters of another size",
+                                              .expected = std::to_string(code.params_bytes()) + " bytes",
+                                              .got = std::to_string(params.size()) + " bytes"});
+  }
+  constexpr uint64_t kMaxItems = std::numeric_limits<uint32_t>::max();
+  const uint64_t num_rows = uint64_t{grid.y} * grid.z;
+  if (num_rows != 0 && grid.x > kMaxItems / num_rows) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "launch of kernel " + code.name() + " with too large a grid",
+                                              .expected = "at most " + std::to_string(kMaxItems) + " work items",
+                                              .got = std::to_string(grid.x) + " x " + std::to_string(num_rows)});
+  }
+  for (const Access& access : accesses) check_view(access.view, "operand of kernel " + code.name());
+  const uint64_t num_items = grid.x * num_rows;
+  if (num_items > 0) submit(kernel->function(), kernel->name(), params, static_cast<uint32_t>(num_items), accesses);
+}
+
+void CpuCommandList::copy(const BufferView& source, const BufferView& destination) {
+  check_view(source, "copy: source");
+  check_view(destination, "copy: destination");
+  check_equal_sizes(source.bytes, destination.bytes, "copy");
+  if (source.bytes == 0) return;
+  if (source.overlaps(destination)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = "copy: source and destination overlap",
+                 .expected = "separate ranges",
+                 .got = std::to_string(source.bytes) + " bytes from offset " + std::to_string(source.offset) + " to " +
+                        std::to_string(destination.offset)});
+  }
+  const CopyParams params{.source = source.address(), .destination = destination.address(), .bytes = source.bytes};
+  const std::array accesses{Access{.view = source, .mode = AccessMode::kRead},
+                            Access{.view = destination, .mode = AccessMode::kWrite}};
+  submit(copy_items, "copy", std::as_bytes(std::span(&params, 1)), num_byte_items(source.bytes), accesses);
+}
+
+void CpuCommandList::fill(const BufferView& destination, uint32_t pattern) {
+  check_view(destination, "fill: destination");
+  if (destination.bytes % sizeof(pattern) != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = "fill", .expected = "a multiple of 4 bytes", .got = std::to_string(destination.bytes) + " bytes"});
+  }
+  if (destination.bytes == 0) return;
+  const FillParams params{.destination = destination.address(), .bytes = destination.bytes, .pattern = pattern};
+  const std::array accesses{Access{.view = destination, .mode = AccessMode::kWrite}};
+  submit(fill_items, "fill", std::as_bytes(std::span(&params, 1)), num_byte_items(destination.bytes), accesses);
+}
+
+void ImmediateCommandList::submit(KernelFn kernel, std::string_view kernel_name, std::span<const std::byte> params,
+                                  uint32_t num_items, std::span<const Access> /*accesses*/) {
+  const size_t launch_idx = num_launches_++;
+  if (fault_.raised()) return;
+  const auto where = [&] {
+    const std::string program = eager_label_ == nullptr ? "immediate" : "program '" + *eager_label_ + "'";
+    return program + ", launch " + std::to_string(launch_idx) + " (" + std::string(kernel_name) +
+           (label_.empty() ? "" : ", " + label_) + ")";
+  };
+  if (num_items == 1) {
+    run_share(kernel, params.data(), num_items, 0, 1, fault_, where);
+  } else {
+    pool_.run([&](int worker) { run_share(kernel, params.data(), num_items, worker, pool_.num_threads(), fault_, where); });
+  }
+  if (eager_label_ == nullptr) return;
+  if (const auto message = fault_.take()) throw Error(ErrorCode::kDeviceError, *message);
+}
+
+RecordingCommandList::RecordingCommandList(const OpTable& ops, const Capabilities& capabilities, CpuProgram& program)
+    : CpuCommandList(ops, capabilities), program_(program) {
+  ++recordings_of_this_thread;
+}
+
+RecordingCommandList::~RecordingCommandList() { --recordings_of_this_thread; }
+
+void RecordingCommandList::refuse_while_recording(std::string_view call) {
+  if (recordings_of_this_thread == 0) return;
+  throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
+}
+
+void RecordingCommandList::submit(KernelFn kernel, std::string_view kernel_name, std::span<const std::byte> params,
+                                  uint32_t num_items, std::span<const Access> accesses) {
+  program_.append(kernel, kernel_name, params, num_items, accesses);
+}
+
+}  // namespace foretoken::cpu

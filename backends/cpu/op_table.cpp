@@ -1,0 +1,20 @@
+#include "backends/op_table.h"
+
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/cpu_ops.h"
+
+namespace foretoken::cpu {
+
+OpTable make_op_table(const KernelModule& module) {
+  OpTable table;
+  add_prefill_ops(table, module);  // before the exact ones: they take only what may be rounded to BF16
+  add_linear_ops(table, module);
+  add_moe_ops(table, module);
+  add_sampling_ops(table, module);
+  add_norm_ops(table, module);
+  add_attention_ops(table, module);
+  add_delta_net_ops(table, module);
+  return table;
+}
+
+}  // namespace foretoken::cpu
