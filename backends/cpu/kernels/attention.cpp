@@ -1,0 +1,351 @@
+// Gated attention over a paged cache (online softmax as in FlashAttention, Dao et al. 2022; split over the context as in
+// Flash-Decoding). A row's arithmetic is fixed by its own length: splits of kAttentionSplit positions, blocks of kAttentionKeys
+// keys within a split, splits merged in order. Rows and heads only share the reading of keys and values.
+#include "backends/cpu/kernels/attention_params.h"
+
+#include <cmath>
+
+#include "backends/cpu/kernels/attention_simd.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/simd.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+constexpr size_t kKeys = kAttentionKeys;
+static_assert(kKeys == kLanes);
+#if defined(__AVX512F__)
+constexpr size_t kKeyTile = 16;  // keys whose sums stay in registers together
+#else
+constexpr size_t kKeyTile = 4;
+#endif
+constexpr size_t kValueTile = 4;  // accumulator vectors that stay in registers together
+
+FORETOKEN_SIMD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/// See attention_partial_floats.
+struct Partial {
+  float* accumulator;  // [padded D]
+  float* max;
+  float* sum;
+  float* merged_max;
+  float* merged_sum;
+};
+
+FORETOKEN_SIMD_INLINE Partial partial_at(const GatedAttentionParams& p, size_t row, size_t head, size_t split) {
+  const size_t floats = attention_partial_floats(p.head_dim);
+  float* base = p.partials + ((row * p.num_query_heads + head) * p.num_splits + split) * floats;
+  float* scalars = base + floats - kLanes;
+  return {base, scalars, scalars + 1, scalars + 2, scalars + 3};
+}
+
+/// Rows [first, first + count) of the call that belong to sequence `b` and share one item.
+struct RowGroup {
+  size_t b;
+  size_t first;
+  size_t count;
+  size_t context;  // positions that row `first` attends to; each later row one more
+
+  [[nodiscard]] size_t length(size_t i) const { return context + i; }
+};
+
+/// The rows of sequence b from its row `begin` on, at most `count`. Lengths are held to what the bucket allows.
+FORETOKEN_SIMD_INLINE RowGroup row_group(const GatedAttentionParams& p, size_t b, size_t begin, size_t count) {
+  const auto first = static_cast<size_t>(p.query_start_loc[b]);
+  const size_t rows = static_cast<size_t>(p.query_start_loc[b + 1]) - first;
+  const int64_t before = static_cast<int64_t>(p.seq_lens[b]) - static_cast<int64_t>(rows);
+  const size_t context = (before < 0 ? 0 : static_cast<size_t>(before)) + begin + 1;
+  return {b, first + begin, smaller(count, rows - begin), context};
+}
+
+/// Pointers to the D elements of up to kKeys positions, in the cache or converted into scratch; zeros where there is no block.
+struct KeyBlock {
+  const float* keys[kKeys];
+  const float* values[kKeys];
+};
+
+struct Scratch {
+  alignas(64) float keys[kKeys * kMaxAttentionHeadDim];
+  alignas(64) float values[kKeys * kMaxAttentionHeadDim];
+  alignas(64) float zeros[kMaxAttentionHeadDim];
+};
+
+/// `n` floats of a cache from element `offset`, followed by zeros up to a whole vector.
+FORETOKEN_SIMD_INLINE void read_cache(const void* cache, bool is_bf16, size_t offset, size_t n, float* out) {
+  for (size_t i = 0; i < n; i += kLanes) {
+    const size_t count = smaller(n - i, kLanes);
+    F32x16 lanes;
+    if (is_bf16) {
+      const uint16_t* source = static_cast<const uint16_t*>(cache) + offset + i;
+      lanes = count == kLanes ? F32x16::load(source) : load_partial_bf16(source, count);
+    } else {
+      lanes = F32x16::load_partial(static_cast<const float*>(cache) + offset + i, count);
+    }
+    lanes.store(out + i);
+  }
+}
+
+/// Finds positions [position, position + count) of sequence b. Positions from `count` on are never looked up.
+FORETOKEN_SIMD_INLINE void gather_keys(const GatedAttentionParams& p, size_t b, size_t key_head, size_t position, size_t count,
+                                       Scratch& scratch, KeyBlock& block) {
+  const bool direct = !p.cache_is_bf16 && p.head_dim % kLanes == 0;
+  const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
+  const int32_t* table = p.block_table + b * p.block_table_stride;
+  for (size_t j = 0; j < kKeys; ++j) {
+    block.keys[j] = block.values[j] = scratch.zeros;
+    if (j >= count) continue;
+    const int32_t physical = table[(position + j) / p.block_size];
+    if (physical < 0 || static_cast<size_t>(physical) >= p.num_blocks) continue;
+    const size_t slot = static_cast<size_t>(physical) * p.block_size + (position + j) % p.block_size;
+    const size_t offset = (slot * p.num_key_heads + key_head) * p.head_dim;
+    if (direct) {
+      block.keys[j] = static_cast<const float*>(p.k_cache) + offset;
+      block.values[j] = static_cast<const float*>(p.v_cache) + offset;
+      continue;
+    }
+    read_cache(p.k_cache, p.cache_is_bf16, offset, p.head_dim, scratch.keys + j * padded);
+    read_cache(p.v_cache, p.cache_is_bf16, offset, p.head_dim, scratch.values + j * padded);
+    block.keys[j] = scratch.keys + j * padded;
+    block.values[j] = scratch.values + j * padded;
+  }
+}
+
+/// q . k for each key of the block, lane i of a product going to sum i of sixteen.
+FORETOKEN_SIMD_INLINE F32x16 dot_products(const float* q, size_t head_dim, const KeyBlock& block) {
+  F32x16 sums[kKeys];
+  const size_t whole = head_dim / kLanes * kLanes;
+  for (size_t tile = 0; tile < kKeys; tile += kKeyTile) {
+    F32x16 tile_sums[kKeyTile];
+    for (F32x16& sum : tile_sums) sum = F32x16::zero();
+    for (size_t d = 0; d < whole; d += kLanes) {
+      const F32x16 query = F32x16::load(q + d);
+      for (size_t j = 0; j < kKeyTile; ++j) tile_sums[j] = fma(query, F32x16::load(block.keys[tile + j] + d), tile_sums[j]);
+    }
+    if (whole < head_dim) {
+      const F32x16 query = F32x16::load_partial(q + whole, head_dim - whole);
+      for (size_t j = 0; j < kKeyTile; ++j) tile_sums[j] = fma(query, F32x16::load(block.keys[tile + j] + whole), tile_sums[j]);
+    }
+    for (size_t j = 0; j < kKeyTile; ++j) sums[tile + j] = tile_sums[j];
+  }
+  return reduce_add_each(sums);
+}
+
+/// accumulator = accumulator * correction + sum over the first `count` keys of weights[j] * value_j, in key order.
+FORETOKEN_SIMD_INLINE void accumulate_values(float* accumulator, size_t padded, float correction, const float* weights,
+                                             size_t count, const KeyBlock& block) {
+  const F32x16 corrections = F32x16::broadcast(correction);
+  size_t d = 0;
+  for (; d + kValueTile * kLanes <= padded; d += kValueTile * kLanes) {
+    F32x16 tile[kValueTile];
+    for (size_t t = 0; t < kValueTile; ++t) tile[t] = F32x16::load(accumulator + d + t * kLanes) * corrections;
+    for (size_t j = 0; j < count; ++j) {
+      const F32x16 weight = F32x16::broadcast(weights[j]);
+      for (size_t t = 0; t < kValueTile; ++t) tile[t] = fma(weight, F32x16::load(block.values[j] + d + t * kLanes), tile[t]);
+    }
+    for (size_t t = 0; t < kValueTile; ++t) tile[t].store(accumulator + d + t * kLanes);
+  }
+  for (; d < padded; d += kLanes) {
+    F32x16 vector = F32x16::load(accumulator + d) * corrections;
+    for (size_t j = 0; j < count; ++j) vector = fma(F32x16::broadcast(weights[j]), F32x16::load(block.values[j] + d), vector);
+    vector.store(accumulator + d);
+  }
+}
+
+/// One row and head takes the first `count` keys of a block into its partial result. Keys from `count` on have no influence.
+FORETOKEN_SIMD_INLINE void attend_block(const GatedAttentionParams& p, const float* q, size_t count, const KeyBlock& block,
+                                        const Partial& partial) {
+  float lanes[kLanes];
+  (dot_products(q, p.head_dim, block) * F32x16::broadcast(p.scale)).store(lanes);
+  for (size_t j = count; j < kKeys; ++j) lanes[j] = kMinusInfinity;
+  const F32x16 scores = F32x16::load(lanes);
+  const float block_max = reduce_max(scores);
+  const float old_max = *partial.max;
+  const float new_max = block_max > old_max ? block_max : old_max;
+  const float correction = new_max > old_max ? exp_one(old_max - new_max) : 1.0F;
+  // exp clamps its argument; adding (score - score) keeps a NaN or infinite score visible in the result.
+  (exp(scores - F32x16::broadcast(new_max)) + (scores - scores)).store(lanes);
+  const F32x16 weights = F32x16::load_partial(lanes, count);
+  *partial.max = new_max;
+  *partial.sum = *partial.sum * correction + reduce_add(weights);
+  const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
+  if (count == kKeys) {
+    accumulate_values(partial.accumulator, padded, correction, lanes, kKeys, block);
+  } else {
+    accumulate_values(partial.accumulator, padded, correction, lanes, count, block);
+  }
+}
+
+/// The partial results of a group over split `split` for all query heads of `key_head`; kept at `slot` of the partials.
+void attend_split(const GatedAttentionParams& p, const RowGroup& group, size_t key_head, size_t split, size_t slot,
+                  Scratch& scratch) {
+  const size_t heads = p.num_query_heads / p.num_key_heads;
+  const size_t begin = split * kAttentionSplit;
+  const size_t longest = smaller(group.length(group.count - 1), p.max_seq_len);
+  const size_t end = smaller(begin + kAttentionSplit, longest);
+  const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
+  for (size_t i = 0; i < group.count; ++i) {
+    for (size_t h = 0; h < heads; ++h) {
+      const Partial partial = partial_at(p, group.first + i, key_head * heads + h, slot);
+      std::memset(partial.accumulator, 0, padded * sizeof(float));
+      *partial.max = kMinusInfinity;
+      *partial.sum = 0.0F;
+    }
+  }
+  KeyBlock block;
+  for (size_t position = begin; position < end; position += kKeys) {
+    gather_keys(p, group.b, key_head, position, smaller(end - position, kKeys), scratch, block);
+    for (size_t i = 0; i < group.count; ++i) {
+      const size_t length = smaller(group.length(i), p.max_seq_len);
+      if (length <= position) continue;
+      const size_t count = smaller(length - position, kKeys);
+      for (size_t h = 0; h < heads; ++h) {
+        const size_t head = key_head * heads + h;
+        const float* q = p.q + (group.first + i) * p.q_stride + head * p.head_dim;
+        attend_block(p, q, count, block, partial_at(p, group.first + i, head, slot));
+      }
+    }
+  }
+}
+
+/// The maximum and sum of the splits merged so far; their accumulator is the row's output.
+struct Merged {
+  float max = kMinusInfinity;
+  float sum = 0.0F;
+};
+
+/// Merges the partial result of the next split into `out`.
+FORETOKEN_SIMD_INLINE void merge_split(const Partial& partial, size_t head_dim, Merged& merged, float* out) {
+  const float new_max = *partial.max > merged.max ? *partial.max : merged.max;
+  const float old_factor = exp_one(merged.max - new_max);
+  const float factor = exp_one(*partial.max - new_max);
+  merged.max = new_max;
+  merged.sum = merged.sum * old_factor + *partial.sum * factor;
+  const F32x16 old_factors = F32x16::broadcast(old_factor), factors = F32x16::broadcast(factor);
+  for (size_t d = 0; d < head_dim; d += kLanes) {
+    const size_t count = smaller(head_dim - d, kLanes);
+    const F32x16 old = F32x16::load_partial(out + d, count) * old_factors;
+    fma(F32x16::load(partial.accumulator + d), factors, old).store_partial(out + d, count);
+  }
+}
+
+/// out = out / sum * sigmoid(gate)
+FORETOKEN_SIMD_INLINE void finish_row(const float* gate, size_t head_dim, float sum, float* out) {
+  const F32x16 inverse = F32x16::broadcast(1.0F / sum);
+  for (size_t d = 0; d < head_dim; d += kLanes) {
+    const size_t count = smaller(head_dim - d, kLanes);
+    const F32x16 gates = sigmoid(F32x16::load_partial(gate + d, count));
+    (F32x16::load_partial(out + d, count) * inverse * gates).store_partial(out + d, count);
+  }
+}
+
+FORETOKEN_SIMD_INLINE float* out_head(const GatedAttentionParams& p, size_t row, size_t head) {
+  return p.out + row * p.out_stride + head * p.head_dim;
+}
+
+FORETOKEN_SIMD_INLINE const float* gate_head(const GatedAttentionParams& p, size_t row, size_t head) {
+  return p.q_gate + row * p.q_gate_stride + head * 2 * p.head_dim + p.head_dim;
+}
+
+FORETOKEN_SIMD_INLINE size_t num_splits(const GatedAttentionParams& p, size_t length) {
+  return (smaller(length, p.max_seq_len) + kAttentionSplit - 1) / kAttentionSplit;
+}
+
+/// First launch of few rows: item i is worker i % num_workers of key head i / num_workers % Hkv of sequence i / num_workers /
+/// Hkv. The workers of a sequence share out the splits that it has now.
+void gated_attention_split(const GatedAttentionParams& p, uint32_t begin, uint32_t end) {
+  Scratch scratch;
+  std::memset(scratch.zeros, 0, sizeof(scratch.zeros));
+  for (size_t item = begin; item < end; ++item) {
+    const size_t worker = item % p.num_workers;
+    const size_t key_head = item / p.num_workers % p.num_key_heads;
+    const size_t b = item / p.num_workers / p.num_key_heads;
+    const int32_t rows = p.query_start_loc[b + 1] - p.query_start_loc[b];
+    if (rows <= 0) continue;
+    const RowGroup group = row_group(p, b, 0, static_cast<size_t>(rows));
+    const size_t splits = num_splits(p, group.length(group.count - 1));
+    for (size_t split = worker * splits / p.num_workers; split < (worker + 1) * splits / p.num_workers; ++split) {
+      attend_split(p, group, key_head, split, split, scratch);
+    }
+  }
+}
+
+/// Second launch of few rows: item i is head i % Hq of row i / Hq.
+void gated_attention_combine(const GatedAttentionParams& p, uint32_t begin, uint32_t end) {
+  for (size_t item = begin; item < end; ++item) {
+    const size_t row = item / p.num_query_heads;
+    const size_t head = item % p.num_query_heads;
+    size_t b = 0;
+    while (b < p.num_sequences && row >= static_cast<size_t>(p.query_start_loc[b + 1])) ++b;
+    if (b == p.num_sequences) continue;
+    const size_t first = static_cast<size_t>(p.query_start_loc[b]);
+    const size_t splits = num_splits(p, row_group(p, b, row - first, 1).context);
+    float* out = out_head(p, row, head);
+    std::memset(out, 0, p.head_dim * sizeof(float));
+    Merged merged;
+    for (size_t split = 0; split < splits; ++split) merge_split(partial_at(p, row, head, split), p.head_dim, merged, out);
+    finish_row(gate_head(p, row, head), p.head_dim, merged.sum, out);
+  }
+}
+
+/// All splits of a group in turn, each merged at once: the arithmetic of the two launches above in one item.
+void attend_group(const GatedAttentionParams& p, const RowGroup& group, size_t key_head, Scratch& scratch) {
+  const size_t heads = p.num_query_heads / p.num_key_heads;
+  const size_t splits = num_splits(p, group.length(group.count - 1));
+  for (size_t split = 0; split < splits; ++split) {
+    attend_split(p, group, key_head, split, 0, scratch);
+    for (size_t i = 0; i < group.count; ++i) {
+      if (split >= num_splits(p, group.length(i))) continue;
+      for (size_t head = key_head * heads; head < (key_head + 1) * heads; ++head) {
+        const Partial partial = partial_at(p, group.first + i, head, 0);
+        float* out = out_head(p, group.first + i, head);
+        Merged merged;
+        if (split == 0) {
+          std::memset(out, 0, p.head_dim * sizeof(float));
+        } else {
+          merged = {*partial.merged_max, *partial.merged_sum};
+        }
+        merge_split(partial, p.head_dim, merged, out);
+        *partial.merged_max = merged.max;
+        *partial.merged_sum = merged.sum;
+        if (split + 1 == num_splits(p, group.length(i))) {
+          finish_row(gate_head(p, group.first + i, head), p.head_dim, merged.sum, out);
+        }
+      }
+    }
+  }
+}
+
+FORETOKEN_SIMD_INLINE size_t groups_of(const GatedAttentionParams& p, size_t b) {
+  const int32_t rows = p.query_start_loc[b + 1] - p.query_start_loc[b];
+  return rows <= 0 ? 0 : (static_cast<size_t>(rows) + kAttentionRows - 1) / kAttentionRows;
+}
+
+/// Many rows in one launch: item i is key head i % Hkv of a group of kAttentionRows rows. Groups are taken from both ends in
+/// turn: later rows of a prompt attend to more, and threads get ranges of items.
+void gated_attention_rows(const GatedAttentionParams& p, uint32_t begin, uint32_t end) {
+  Scratch scratch;
+  std::memset(scratch.zeros, 0, sizeof(scratch.zeros));
+  size_t groups = 0;
+  for (size_t b = 0; b < p.num_sequences; ++b) groups += groups_of(p, b);
+  for (size_t item = begin; item < end; ++item) {
+    const size_t turn = item / p.num_key_heads;
+    if (turn >= groups) return;
+    size_t local = turn % 2 == 0 ? turn / 2 : groups - 1 - turn / 2;
+    size_t b = 0;
+    for (; local >= groups_of(p, b); ++b) local -= groups_of(p, b);
+    attend_group(p, row_group(p, b, local * kAttentionRows, kAttentionRows), item % p.num_key_heads, scratch);
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    kernel_entry<GatedAttentionParams, gated_attention_split>("gated_attention_split"),
+    kernel_entry<GatedAttentionParams, gated_attention_combine>("gated_attention_combine"),
+    kernel_entry<GatedAttentionParams, gated_attention_rows>("gated_attention_rows"),
+};
+
+}  // namespace
+
+void add_attention_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

@@ -1,0 +1,353 @@
+// Gated delta net: convolution, delta rule and commit. A state element sees the same operations in the same order whether its
+// rows come one by one, in one call, or recorded and committed: s = fma(k, delta, decay * s).
+#include "backends/cpu/kernels/delta_net_params.h"
+
+#include <cmath>
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/simd.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+namespace {
+
+constexpr size_t kUnroll = 4;  // partial sums over the key dimension: term i goes to sum i % kUnroll
+constexpr size_t kSliceVectors = kStateSlice / kLanes;
+constexpr size_t kConvHistory = 3;
+
+FORETOKEN_SIMD_INLINE F32x16 load_lanes(const float* p, size_t count) {
+  return count == kLanes ? F32x16::load(p) : F32x16::load_partial(p, count);
+}
+
+FORETOKEN_SIMD_INLINE void store_lanes(F32x16 a, float* p, size_t count) {
+  if (count == kLanes) {
+    a.store(p);
+  } else {
+    a.store_partial(p, count);
+  }
+}
+
+/// The rows of sequence b in this call and its slot; no rows where the slot is not one.
+struct SequenceRows {
+  size_t first;
+  size_t count;
+  size_t slot;
+};
+
+FORETOKEN_SIMD_INLINE SequenceRows sequence_rows(const int32_t* query_start_loc, const int32_t* slots, size_t num_slots,
+                                                 size_t b) {
+  const int32_t first = query_start_loc[b];
+  const int32_t count = query_start_loc[b + 1] - first;
+  const int32_t slot = slots[b];
+  if (count <= 0 || slot < 0 || static_cast<size_t>(slot) >= num_slots) return {0, 0, 0};
+  return {static_cast<size_t>(first), static_cast<size_t>(count), static_cast<size_t>(slot)};
+}
+
+/// Tile of a convolution state [C, 3], one vector per age, oldest first.
+struct ConvHistory {
+  F32x16 age[kConvHistory];
+
+  static FORETOKEN_SIMD_INLINE ConvHistory load(const float* state, size_t count) {
+    float lanes[kConvHistory][kLanes] = {};
+    for (size_t c = 0; c < count; ++c) {
+      for (size_t j = 0; j < kConvHistory; ++j) lanes[j][c] = state[c * kConvHistory + j];
+    }
+    return {{F32x16::load(lanes[0]), F32x16::load(lanes[1]), F32x16::load(lanes[2])}};
+  }
+  FORETOKEN_SIMD_INLINE void store(float* state, size_t count) const {
+    float lanes[kConvHistory][kLanes];
+    for (size_t j = 0; j < kConvHistory; ++j) age[j].store(lanes[j]);
+    for (size_t c = 0; c < count; ++c) {
+      for (size_t j = 0; j < kConvHistory; ++j) state[c * kConvHistory + j] = lanes[j][c];
+    }
+  }
+  FORETOKEN_SIMD_INLINE void push(F32x16 x) {
+    age[0] = age[1];
+    age[1] = age[2];
+    age[2] = x;
+  }
+};
+
+void causal_conv1d_silu(const CausalConv1dSiluParams& p, uint32_t begin, uint32_t end) {
+  const size_t tiles = (p.num_channels + kConvTile - 1) / kConvTile;
+  for (size_t item = begin; item < end; ++item) {
+    const SequenceRows rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, item / tiles);
+    if (rows.count == 0) continue;
+    const size_t channel = item % tiles * kConvTile;
+    const size_t count = p.num_channels - channel < kConvTile ? p.num_channels - channel : kConvTile;
+    float* state = p.conv_state + (rows.slot * p.num_channels + channel) * kConvHistory;
+    ConvHistory history = ConvHistory::load(state, count);
+    float weight[4][kLanes] = {};
+    for (size_t c = 0; c < count; ++c) {
+      for (size_t j = 0; j < 4; ++j) weight[j][c] = p.weight[(channel + c) * 4 + j];
+    }
+    const F32x16 w0 = F32x16::load(weight[0]), w1 = F32x16::load(weight[1]);
+    const F32x16 w2 = F32x16::load(weight[2]), w3 = F32x16::load(weight[3]);
+    for (size_t i = 0; i < rows.count; ++i) {
+      const F32x16 x = load_lanes(p.x + (rows.first + i) * p.x_stride + channel, count);
+      const F32x16 y = fma(w3, x, fma(w2, history.age[2], fma(w1, history.age[1], w0 * history.age[0])));
+      store_lanes(silu(y), p.out + (rows.first + i) * p.out_stride + channel, count);
+      history.push(x);
+      if (p.conv_record != nullptr && i < p.record_rows) {
+        store_lanes(x, p.conv_record + (rows.slot * p.record_rows + i) * p.num_channels + channel, count);
+      }
+    }
+    if (p.conv_record == nullptr) history.store(state, count);
+  }
+}
+
+/// out = x / sqrt(sum(x^2) + 1e-6) * scale
+FORETOKEN_SIMD_INLINE void l2_normalise(const float* x, float scale, float* out, size_t n) {
+  F32x16 even = F32x16::zero(), odd = F32x16::zero();
+  for (size_t i = 0; i < n; i += kLanes) {
+    const F32x16 v = load_lanes(x + i, n - i < kLanes ? n - i : kLanes);
+    F32x16& sum = i / kLanes % 2 == 0 ? even : odd;
+    sum = fma(v, v, sum);
+  }
+  const F32x16 factor = F32x16::broadcast(scale / std::sqrt(reduce_add(even + odd) + 1e-6F));
+  for (size_t i = 0; i < n; i += kLanes) {
+    const size_t count = n - i < kLanes ? n - i : kLanes;
+    store_lanes(load_lanes(x + i, count) * factor, out + i, count);
+  }
+}
+
+/// decay = exp(-exp(A_log) * softplus(a + dt_bias)) and beta = sigmoid(b).
+struct Gates {
+  float decay;
+  float beta;
+};
+
+FORETOKEN_SIMD_INLINE Gates gates(double decay_rate, float a, float dt_bias, float b) {
+  const double x = static_cast<double>(a) + static_cast<double>(dt_bias);
+  const double softplus = (x > 0.0 ? x : 0.0) + std::log1p(std::exp(-std::fabs(x)));
+  return {.decay = static_cast<float>(std::exp(-decay_rate * softplus)),
+          .beta = static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(b))))};
+}
+
+/// kSliceVectors vectors of one row of a slice; `width` columns of it exist.
+struct SliceRow {
+  F32x16 v[kSliceVectors];
+
+  template <bool kWhole>
+  static FORETOKEN_SIMD_INLINE SliceRow load(const float* p, size_t width) {
+    SliceRow row;
+    for (size_t j = 0; j < kSliceVectors; ++j) {
+      const size_t at = j * kLanes;
+      if (kWhole) {
+        row.v[j] = F32x16::load(p + at);
+      } else {
+        row.v[j] = at < width ? F32x16::load_partial(p + at, width - at < kLanes ? width - at : kLanes) : F32x16::zero();
+      }
+    }
+    return row;
+  }
+  template <bool kWhole>
+  FORETOKEN_SIMD_INLINE void store(float* p, size_t width) const {
+    for (size_t j = 0; j < kSliceVectors; ++j) {
+      const size_t at = j * kLanes;
+      if (kWhole) {
+        v[j].store(p + at);
+      } else if (at < width) {
+        v[j].store_partial(p + at, width - at < kLanes ? width - at : kLanes);
+      }
+    }
+  }
+};
+
+/// Sums over the key dimension, term i in sum i % kUnroll.
+struct SliceSums {
+  SliceRow part[kUnroll];
+
+  static FORETOKEN_SIMD_INLINE SliceSums zero() {
+    SliceSums sums;
+    for (SliceRow& row : sums.part) {
+      for (F32x16& vector : row.v) vector = F32x16::zero();
+    }
+    return sums;
+  }
+  FORETOKEN_SIMD_INLINE F32x16 total(size_t j) const { return (part[0].v[j] + part[1].v[j]) + (part[2].v[j] + part[3].v[j]); }
+};
+
+/// A state slice: dk rows of `width` columns, `stride` elements apart.
+struct Slice {
+  float* data;
+  size_t stride;
+};
+
+/// One token on one slice: reads `from`, writes `to` (which may be the same). Gives delta and the output.
+template <bool kWhole, bool kStore>
+FORETOKEN_SIMD_INLINE void delta_step(Slice from, Slice to, size_t key_dim, size_t width, const float* q, const float* k,
+                                      SliceRow v, Gates gate, SliceRow& delta, SliceRow& out) {
+  const F32x16 decay = F32x16::broadcast(gate.decay);
+  SliceSums kv = SliceSums::zero();
+  const auto add_key = [&](size_t i, SliceRow& sum) {
+    const SliceRow s = SliceRow::load<kWhole>(from.data + i * from.stride, width);
+    const F32x16 key = F32x16::broadcast(k[i]);
+    for (size_t j = 0; j < kSliceVectors; ++j) sum.v[j] = fma(decay * s.v[j], key, sum.v[j]);
+  };
+  size_t i = 0;
+  for (; i + kUnroll <= key_dim; i += kUnroll) {
+    for (size_t u = 0; u < kUnroll; ++u) add_key(i + u, kv.part[u]);
+  }
+  for (size_t u = 0; i < key_dim; ++i, ++u) add_key(i, kv.part[u]);
+  const F32x16 beta = F32x16::broadcast(gate.beta);
+  for (size_t j = 0; j < kSliceVectors; ++j) delta.v[j] = beta * (v.v[j] - kv.total(j));
+
+  SliceSums sums = SliceSums::zero();
+  const auto update = [&](size_t row, SliceRow& sum) {
+    SliceRow s = SliceRow::load<kWhole>(from.data + row * from.stride, width);
+    const F32x16 key = F32x16::broadcast(k[row]);
+    const F32x16 query = F32x16::broadcast(q[row]);
+    for (size_t j = 0; j < kSliceVectors; ++j) {
+      s.v[j] = fma(key, delta.v[j], decay * s.v[j]);
+      sum.v[j] = fma(s.v[j], query, sum.v[j]);
+    }
+    if (kStore) s.store<kWhole>(to.data + row * to.stride, width);
+  };
+  i = 0;
+  for (; i + kUnroll <= key_dim; i += kUnroll) {
+    for (size_t u = 0; u < kUnroll; ++u) update(i + u, sums.part[u]);
+  }
+  for (size_t u = 0; i < key_dim; ++i, ++u) update(i, sums.part[u]);
+  for (size_t j = 0; j < kSliceVectors; ++j) out.v[j] = sums.total(j);
+}
+
+/// Where one item of the delta rule works.
+struct DeltaItem {
+  SequenceRows rows;
+  size_t head;
+  size_t key_head;
+  size_t column;  // first one of the slice
+  size_t width;
+};
+
+/// Writes what row i of an item adds to the state: keys and decay once per head, by the item that owns its first slice.
+template <bool kWhole>
+FORETOKEN_SIMD_INLINE void record_row(const GatedDeltaRuleParams& p, const DeltaItem& item, size_t i, const float* k,
+                                      const SliceRow& delta, float decay) {
+  const size_t record = item.rows.slot * p.record_rows + i;
+  delta.store<kWhole>(p.delta_record + (record * p.num_value_heads + item.head) * p.value_dim + item.column, item.width);
+  if (item.column != 0) return;
+  p.decay_record[record * p.num_value_heads + item.head] = decay;
+  if (item.head % (p.num_value_heads / p.num_key_heads) != 0) return;
+  std::memcpy(p.key_record + (record * p.num_key_heads + item.key_head) * p.key_dim, k, p.key_dim * sizeof(float));
+}
+
+template <bool kWhole>
+void delta_rule_item(const GatedDeltaRuleParams& p, const DeltaItem& item) {
+  const bool recording = p.key_record != nullptr;
+  const size_t dk = p.key_dim;
+  float scratch[kMaxKeyDim * kStateSlice];
+  float q[kMaxKeyDim], k[kMaxKeyDim];
+  const Slice state = {p.state + (item.rows.slot * p.num_value_heads + item.head) * dk * p.value_dim + item.column, p.value_dim};
+  const Slice target = recording ? Slice{scratch, kStateSlice} : state;
+  const double decay_rate = std::exp(static_cast<double>(p.A_log[item.head]));
+  const float query_scale = 1.0F / std::sqrt(static_cast<float>(dk));
+  for (size_t i = 0; i < item.rows.count; ++i) {
+    const size_t row = item.rows.first + i;
+    const float* qkv = p.qkv + row * p.qkv_stride;
+    l2_normalise(qkv + item.key_head * dk, query_scale, q, dk);
+    l2_normalise(qkv + (p.num_key_heads + item.key_head) * dk, 1.0F, k, dk);
+    const float* value = qkv + 2 * p.num_key_heads * dk + item.head * p.value_dim + item.column;
+    const SliceRow v = SliceRow::load<kWhole>(value, item.width);
+    const Gates gate =
+        gates(decay_rate, p.a[row * p.a_stride + item.head], p.dt_bias[item.head], p.b[row * p.b_stride + item.head]);
+    SliceRow delta, out;
+    const Slice from = i == 0 ? state : target;
+    // The last recorded row leaves no state behind: nothing reads it.
+    if (recording && i + 1 == item.rows.count) {
+      delta_step<kWhole, false>(from, target, dk, item.width, q, k, v, gate, delta, out);
+    } else {
+      delta_step<kWhole, true>(from, target, dk, item.width, q, k, v, gate, delta, out);
+    }
+    out.store<kWhole>(p.out + row * p.out_stride + item.head * p.value_dim + item.column, item.width);
+    if (recording && i < p.record_rows) record_row<kWhole>(p, item, i, k, delta, gate.decay);
+  }
+}
+
+void gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_t end) {
+  const size_t slices = (p.value_dim + kStateSlice - 1) / kStateSlice;
+  for (size_t index = begin; index < end; ++index) {
+    DeltaItem item{};
+    item.rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, index / slices / p.num_value_heads);
+    if (item.rows.count == 0) continue;
+    item.head = index / slices % p.num_value_heads;
+    item.key_head = item.head / (p.num_value_heads / p.num_key_heads);
+    item.column = index % slices * kStateSlice;
+    item.width = p.value_dim - item.column < kStateSlice ? p.value_dim - item.column : kStateSlice;
+    if (item.width == kStateSlice) {
+      delta_rule_item<true>(p, item);
+    } else {
+      delta_rule_item<false>(p, item);
+    }
+  }
+}
+
+/// Adds `count` recorded rows to one state slice.
+template <bool kWhole>
+FORETOKEN_SIMD_INLINE void commit_state(const RecurrentCommitParams& p, size_t slot, size_t count, size_t head, size_t column,
+                                        size_t width) {
+  const size_t key_head = head / (p.num_value_heads / p.num_key_heads);
+  float* state = p.state + (slot * p.num_value_heads + head) * p.key_dim * p.value_dim + column;
+  const size_t first = slot * p.record_rows;
+  for (size_t i = 0; i < p.key_dim; ++i) {
+    SliceRow s = SliceRow::load<kWhole>(state + i * p.value_dim, width);
+    for (size_t row = first; row < first + count; ++row) {
+      const F32x16 decay = F32x16::broadcast(p.decay_record[row * p.num_value_heads + head]);
+      const F32x16 key = F32x16::broadcast(p.key_record[(row * p.num_key_heads + key_head) * p.key_dim + i]);
+      const float* delta_row = p.delta_record + (row * p.num_value_heads + head) * p.value_dim + column;
+      const SliceRow delta = SliceRow::load<kWhole>(delta_row, width);
+      for (size_t j = 0; j < kSliceVectors; ++j) s.v[j] = fma(key, delta.v[j], decay * s.v[j]);
+    }
+    s.store<kWhole>(state + i * p.value_dim, width);
+  }
+}
+
+/// Moves `count` recorded inputs into one tile of a convolution state.
+FORETOKEN_SIMD_INLINE void commit_conv(const RecurrentCommitParams& p, size_t slot, size_t count, size_t tile) {
+  const size_t channel = tile * kConvTile;
+  const size_t width = p.num_channels - channel < kConvTile ? p.num_channels - channel : kConvTile;
+  float* state = p.conv_state + (slot * p.num_channels + channel) * kConvHistory;
+  ConvHistory history = ConvHistory::load(state, width);
+  for (size_t i = 0; i < count; ++i) {
+    history.push(load_lanes(p.conv_record + (slot * p.record_rows + i) * p.num_channels + channel, width));
+  }
+  history.store(state, width);
+}
+
+void recurrent_commit(const RecurrentCommitParams& p, uint32_t begin, uint32_t end) {
+  const size_t slices = (p.value_dim + kStateSlice - 1) / kStateSlice;
+  const size_t state_items = p.num_value_heads * slices;
+  const size_t items = state_items + (p.num_channels + kConvTile - 1) / kConvTile;
+  for (size_t index = begin; index < end; ++index) {
+    const size_t b = index / items;
+    const size_t item = index % items;
+    const int32_t committed = p.num_commit[b];
+    const int32_t slot_index = p.state_slots[b];
+    if (committed <= 0 || slot_index < 0 || static_cast<size_t>(slot_index) >= p.num_slots) continue;
+    const auto slot = static_cast<size_t>(slot_index);
+    const size_t count = static_cast<size_t>(committed) < p.record_rows ? static_cast<size_t>(committed) : p.record_rows;
+    if (item >= state_items) {
+      commit_conv(p, slot, count, item - state_items);
+      continue;
+    }
+    const size_t column = item % slices * kStateSlice;
+    const size_t width = p.value_dim - column < kStateSlice ? p.value_dim - column : kStateSlice;
+    if (width == kStateSlice) {
+      commit_state<true>(p, slot, count, item / slices, column, width);
+    } else {
+      commit_state<false>(p, slot, count, item / slices, column, width);
+    }
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    kernel_entry<CausalConv1dSiluParams, causal_conv1d_silu>("causal_conv1d_silu"),
+    kernel_entry<GatedDeltaRuleParams, gated_delta_rule>("gated_delta_rule"),
+    kernel_entry<RecurrentCommitParams, recurrent_commit>("recurrent_commit"),
+};
+
+}  // namespace
+
+void add_delta_net_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

@@ -1,0 +1,92 @@
+// Parameters of the norm and rotary kernels. Strides count elements between rows; activations are float32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace foretoken::cpu {
+
+/// Largest head that the kernels with a scratch head take.
+inline constexpr size_t kMaxHeadDim = 512;
+
+/// Items are rows.
+struct RmsNormParams {
+  const float* x;       // [T, H]
+  const float* weight;  // [H], zero-centred
+  float* out;           // [T, H]
+  size_t x_stride;
+  size_t out_stride;
+  size_t hidden_size;
+  float eps;
+};
+
+/// Items are rows.
+struct AddRmsNormParams {
+  const float* x;       // [T, H]
+  float* residual;      // [T, H], updated
+  const float* weight;  // [H], zero-centred
+  float* out;           // [T, H]
+  size_t x_stride;
+  size_t residual_stride;
+  size_t out_stride;
+  size_t hidden_size;
+  float eps;
+};
+
+/// Item i is head i % num_heads of row i / num_heads.
+struct RmsNormGatedParams {
+  const float* x;       // [T, Hv, D]
+  const float* gate;    // [T, Hv, D]
+  const float* weight;  // [D], plain
+  float* out;           // [T, Hv, D]
+  size_t x_stride;
+  size_t gate_stride;
+  size_t out_stride;
+  size_t num_heads;
+  size_t head_dim;
+  float eps;
+};
+
+/// Items are rows.
+struct RopeTableParams {
+  const int32_t* positions;  // [T]
+  float* cos_sin;            // [T, R]
+  size_t rotary_dim;
+  double theta;
+};
+
+/// Item i is head i % num_heads of row i / num_heads.
+struct RopeParams {
+  float* x;              // [T, Hn, D], updated
+  const float* cos_sin;  // [T, R]
+  size_t x_stride;
+  size_t num_heads;
+  size_t head_dim;
+  size_t rotary_dim;
+};
+
+/// Item i is head i % H of row i / H, H = num_query_heads + num_key_heads, the query heads first.
+struct QkNormRopeCacheParams {
+  const float* q_gate;          // [T, Hq, 2*D]; null together with num_query_heads = 0
+  const float* k;               // [T, Hkv, D]
+  const float* v;               // [T, Hkv, D]
+  const float* q_norm;          // [D]
+  const float* k_norm;          // [D]
+  const float* cos_sin;         // [T, R]
+  const int64_t* slot_mapping;  // [T]
+  float* q;                     // [T, Hq, D]
+  void* k_cache;                // [num_slots, Hkv, D] F32 or BF16
+  void* v_cache;
+  size_t q_gate_stride;
+  size_t k_stride;
+  size_t v_stride;
+  size_t num_query_heads;
+  size_t num_key_heads;
+  size_t head_dim;  // at most kMaxHeadDim
+  size_t rotary_dim;
+  size_t num_slots;
+  float eps;
+  bool cache_is_bf16;
+};
+
+}  // namespace foretoken::cpu

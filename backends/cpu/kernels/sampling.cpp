@@ -1,0 +1,120 @@
+// Argmax, greedy acceptance, embedding rows and random weights.
+#include "backends/cpu/kernels/sampling_params.h"
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/simd.h"
+#include "core/ops/random_fill.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+namespace {
+
+constexpr float kInfinity = __builtin_inff();
+
+/// The first index in [begin, end) whose value equals `wanted`; `end` when there is none.
+FORETOKEN_SIMD_INLINE size_t find_equal(const float* x, size_t begin, size_t end, float wanted) {
+  size_t i = begin;
+  while (i < end && x[i] != wanted) ++i;
+  return i;
+}
+
+/// Block by block: only a block whose maximum beats all before it is searched, once, at the end. max(x, best) drops a NaN x.
+FORETOKEN_SIMD_INLINE size_t argmax_row(const float* x, size_t n) {
+  constexpr size_t kBlock = 1024;
+  float best = -kInfinity;
+  size_t best_block = n;
+  for (size_t block = 0; block < n; block += kBlock) {
+    const size_t end = n - block < kBlock ? n : block + kBlock;
+    F32x16 lanes[4];
+    for (F32x16& lane : lanes) lane = F32x16::broadcast(-kInfinity);
+    size_t i = block;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+      for (size_t u = 0; u < 4; ++u) lanes[u] = max(F32x16::load(x + i + u * kLanes), lanes[u]);
+    }
+    float block_max = reduce_max(max(max(lanes[0], lanes[1]), max(lanes[2], lanes[3])));
+    for (; i < end; ++i) block_max = x[i] > block_max ? x[i] : block_max;
+    if (block_max > best) {
+      best = block_max;
+      best_block = block;
+    }
+  }
+  const size_t found = find_equal(x, best_block == n ? 0 : best_block, n, best);
+  return found == n ? 0 : found;
+}
+
+void argmax(const ArgmaxParams& p, uint32_t begin, uint32_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    p.token_ids[row] = static_cast<int32_t>(argmax_row(p.logits + row * p.logits_stride, p.vocab_size));
+  }
+}
+
+void accept_greedy(const AcceptGreedyParams& p, uint32_t begin, uint32_t end) {
+  for (size_t b = begin; b < end; ++b) {
+    const int32_t* drafts = p.draft_token_ids + b * p.draft_stride;
+    const int32_t* targets = p.target_token_ids + b * p.target_stride;
+    size_t accepted = 0;
+    while (accepted < p.num_drafts && drafts[accepted] == targets[accepted]) ++accepted;
+    p.num_accepted[b] = static_cast<int32_t>(accepted);
+  }
+}
+
+void override_tokens(const OverrideTokensParams& p, uint32_t begin, uint32_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    if (p.forced[i] >= 0) p.token_ids[i] = p.forced[i];
+  }
+}
+
+void embedding(const EmbeddingParams& p, uint32_t begin, uint32_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    float* out = p.out + row * p.out_stride;
+    const int32_t id = p.ids[row];
+    if (id < 0 || static_cast<size_t>(id) >= p.vocab_size) {
+      for (size_t i = 0; i < p.hidden_size; ++i) out[i] = __builtin_nanf("");
+      continue;
+    }
+    const size_t offset = static_cast<size_t>(id) * p.hidden_size;
+    if (!p.table_is_bf16) {
+      std::memcpy(out, static_cast<const float*>(p.table) + offset, p.hidden_size * sizeof(float));
+      continue;
+    }
+    const uint16_t* source = static_cast<const uint16_t*>(p.table) + offset;
+    size_t i = 0;
+    for (; i + kLanes <= p.hidden_size; i += kLanes) F32x16::load(source + i).store(out + i);
+    if (i < p.hidden_size) load_partial_bf16(source + i, p.hidden_size - i).store_partial(out + i, p.hidden_size - i);
+  }
+}
+
+void random_fill(const RandomFillParams& p, uint32_t begin, uint32_t end) {
+  for (size_t item = begin; item < end; ++item) {
+    const size_t first = item * kRandomFillChunk;
+    const size_t last = p.num_elements - first < kRandomFillChunk ? p.num_elements : first + kRandomFillChunk;
+    for (size_t i = first; i < last; i += kLanes) {
+      const size_t count = last - i < kLanes ? last - i : kLanes;
+      float lanes[kLanes];
+      // The product is exact, so every instruction set rounds the sum alike.
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = static_cast<float>(random_weight_integer(p.seed, p.tensor_id, i + lane)) * p.scale + p.offset;
+      }
+      if (p.is_bf16) {
+        uint16_t halves[kLanes];
+        store_bf16(F32x16::load(lanes), halves);
+        std::memcpy(static_cast<uint16_t*>(p.out) + i, halves, count * sizeof(uint16_t));
+      } else {
+        std::memcpy(static_cast<float*>(p.out) + i, lanes, count * sizeof(float));
+      }
+    }
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    kernel_entry<ArgmaxParams, argmax>("argmax"),
+    kernel_entry<AcceptGreedyParams, accept_greedy>("accept_greedy"),
+    kernel_entry<OverrideTokensParams, override_tokens>("override_tokens"),
+    kernel_entry<EmbeddingParams, embedding>("embedding"),
+    kernel_entry<RandomFillParams, random_fill>("random_fill"),
+};
+
+}  // namespace
+
+void add_sampling_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

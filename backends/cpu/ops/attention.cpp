@@ -1,0 +1,139 @@
+// qk_norm_rope_cache, gated_attention.
+#include <algorithm>
+#include <string>
+
+#include "backends/cpu/cpu_ops.h"
+#include "backends/cpu/kernels/attention_params.h"
+#include "backends/cpu/kernels/norm_params.h"
+#include "backends/cpu/ops/operands.h"
+#include "core/error.h"
+#include "core/ops/gated_attention.h"
+#include "core/ops/rope.h"
+
+namespace foretoken::cpu {
+namespace {
+
+/// Up to this many rows, threads share the context of a sequence; above it there are row groups enough for them, and partial
+/// results of every split would take too much memory.
+constexpr size_t kMaxSplitRows = 16;
+/// Items per sequence and key head that share its splits: enough for the threads of a large machine.
+constexpr size_t kMaxSplitWorkers = 32;
+
+size_t max_splits(const GatedAttention& op) { return ceil_div(static_cast<size_t>(op.max_seq_len), kAttentionSplit); }
+
+bool splits_context(const GatedAttention& op) { return dimension(op.q, 0) <= kMaxSplitRows && max_splits(op) > 1; }
+
+size_t attention_workspace_bytes(const GatedAttention& op) {
+  const size_t partials = dimension(op.q, 0) * dimension(op.q, 1) * (splits_context(op) ? max_splits(op) : 1);
+  return partials * attention_partial_floats(dimension(op.q, 2)) * sizeof(float);
+}
+
+void require_workspace(const GatedAttention& op, size_t bytes) {
+  const size_t got = op.workspace ? op.workspace.view().bytes : 0;
+  if (got < bytes) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "gated_attention: workspace",
+                                              .expected = std::to_string(bytes) + " bytes",
+                                              .got = std::to_string(got) + " bytes"});
+  }
+}
+
+GatedAttentionParams attention_params(const GatedAttention& op) {
+  const bool split = splits_context(op);
+  require_workspace(op, attention_workspace_bytes(op));
+  return {.q = pointer<const float>(op.q),
+          .q_gate = pointer<const float>(op.q_gate),
+          .k_cache = pointer<const void>(op.k_cache),
+          .v_cache = pointer<const void>(op.v_cache),
+          .block_table = pointer<const int32_t>(op.block_table),
+          .seq_lens = pointer<const int32_t>(op.seq_lens),
+          .query_start_loc = pointer<const int32_t>(op.query_start_loc),
+          .out = pointer<float>(op.out),
+          .partials = pointer<float>(op.workspace),
+          .q_stride = row_stride(op.q),
+          .q_gate_stride = row_stride(op.q_gate),
+          .out_stride = row_stride(op.out),
+          .block_table_stride = row_stride(op.block_table),
+          .num_sequences = dimension(op.seq_lens, 0),
+          .num_query_heads = dimension(op.q, 1),
+          .num_key_heads = dimension(op.k_cache, 2),
+          .head_dim = dimension(op.q, 2),
+          .num_blocks = dimension(op.k_cache, 0),
+          .block_size = dimension(op.k_cache, 1),
+          .max_seq_len = static_cast<size_t>(op.max_seq_len),
+          .num_splits = split ? max_splits(op) : 1,
+          .num_workers = split ? std::min(max_splits(op), kMaxSplitWorkers) : 1,
+          .scale = op.scale,
+          .cache_is_bf16 = op.k_cache.dtype() == DType::kBF16};
+}
+
+Availability head_dim_at_most(const Tensor& heads, size_t axis, size_t limit) {
+  if (dimension(heads, axis) <= limit) return Availability::yes();
+  return Availability::no("heads of at most " + std::to_string(limit) + " elements");
+}
+
+Availability accepts_attention(const GatedAttention& op) {
+  if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
+  const Availability fits = head_dim_at_most(op.q, 2, kMaxAttentionHeadDim);
+  return fits ? float32_activations({&op.q, &op.q_gate, &op.out}) : fits;
+}
+
+Availability accepts_qk_norm_rope_cache(const QkNormRopeCache& op) {
+  if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
+  const Availability fits = head_dim_at_most(op.k, 2, kMaxHeadDim);
+  return fits ? float32_activations({&op.q_gate, &op.k, &op.v, &op.q}) : fits;
+}
+
+void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
+  table.add<QkNormRopeCache>(
+      "cpu",
+      [kernel = module.resolve<QkNormRopeCacheParams>("qk_norm_rope_cache")](CommandList& cmd, const QkNormRopeCache& op) {
+        const size_t num_query_heads = op.q_gate ? dimension(op.q_gate, 1) : 0;
+        kernel(cmd, items(dimension(op.k, 0) * (num_query_heads + dimension(op.k, 1))),
+               {.q_gate = pointer<const float>(op.q_gate),
+                .k = pointer<const float>(op.k),
+                .v = pointer<const float>(op.v),
+                .q_norm = pointer<const float>(op.q_norm),
+                .k_norm = pointer<const float>(op.k_norm),
+                .cos_sin = pointer<const float>(op.cos_sin),
+                .slot_mapping = pointer<const int64_t>(op.slot_mapping),
+                .q = pointer<float>(op.q),
+                .k_cache = pointer<void>(op.k_cache),
+                .v_cache = pointer<void>(op.v_cache),
+                .q_gate_stride = op.q_gate ? row_stride(op.q_gate) : 0,
+                .k_stride = row_stride(op.k),
+                .v_stride = row_stride(op.v),
+                .num_query_heads = num_query_heads,
+                .num_key_heads = dimension(op.k, 1),
+                .head_dim = dimension(op.k, 2),
+                .rotary_dim = dimension(op.cos_sin, 1),
+                .num_slots = dimension(op.k_cache, 0) * dimension(op.k_cache, 1),
+                .eps = op.eps,
+                .cache_is_bf16 = op.k_cache.dtype() == DType::kBF16},
+               accesses_of(op));
+      },
+      accepts_qk_norm_rope_cache);
+}
+
+}  // namespace
+
+void add_attention_ops(OpTable& table, const KernelModule& module) {
+  add_qk_norm_rope_cache(table, module);
+  table.add<GatedAttention>(
+      "cpu",
+      [split = module.resolve<GatedAttentionParams>("gated_attention_split"),
+       combine = module.resolve<GatedAttentionParams>("gated_attention_combine"),
+       rows = module.resolve<GatedAttentionParams>("gated_attention_rows")](CommandList& cmd, const GatedAttention& op) {
+        const GatedAttentionParams params = attention_params(op);
+        const size_t num_rows = dimension(op.q, 0);
+        if (splits_context(op)) {
+          split(cmd, items(params.num_sequences * params.num_key_heads * params.num_workers), params, accesses_of(op));
+          combine(cmd, items(num_rows * params.num_query_heads), params, accesses_of(op));
+          return;
+        }
+        const size_t max_groups = std::min(num_rows, ceil_div(num_rows, kAttentionRows) + params.num_sequences);
+        rows(cmd, items(max_groups * params.num_key_heads), params, accesses_of(op));
+      },
+      accepts_attention, attention_workspace_bytes);
+}
+
+}  // namespace foretoken::cpu

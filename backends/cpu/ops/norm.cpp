@@ -1,0 +1,102 @@
+// rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope.
+#include "backends/cpu/cpu_ops.h"
+#include "backends/cpu/kernels/norm_params.h"
+#include "backends/cpu/ops/operands.h"
+#include "core/ops/rms_norm.h"
+#include "core/ops/rms_norm_gated.h"
+#include "core/ops/rope.h"
+
+namespace foretoken::cpu {
+namespace {
+
+void add_rms_norms(OpTable& table, const KernelModule& module) {
+  table.add<RmsNorm>(
+      "cpu",
+      [kernel = module.resolve<RmsNormParams>("rms_norm")](CommandList& cmd, const RmsNorm& op) {
+        kernel(cmd, items(dimension(op.x, 0)),
+               {.x = pointer<const float>(op.x),
+                .weight = pointer<const float>(op.weight),
+                .out = pointer<float>(op.out),
+                .x_stride = row_stride(op.x),
+                .out_stride = row_stride(op.out),
+                .hidden_size = dimension(op.x, 1),
+                .eps = op.eps},
+               accesses_of(op));
+      },
+      [](const RmsNorm& op) {
+        return float32_activations({&op.x, &op.out});
+      });
+
+  table.add<AddRmsNorm>(
+      "cpu",
+      [kernel = module.resolve<AddRmsNormParams>("add_rms_norm")](CommandList& cmd, const AddRmsNorm& op) {
+        kernel(cmd, items(dimension(op.x, 0)),
+               {.x = pointer<const float>(op.x),
+                .residual = pointer<float>(op.residual),
+                .weight = pointer<const float>(op.weight),
+                .out = pointer<float>(op.out),
+                .x_stride = row_stride(op.x),
+                .residual_stride = row_stride(op.residual),
+                .out_stride = row_stride(op.out),
+                .hidden_size = dimension(op.x, 1),
+                .eps = op.eps},
+               accesses_of(op));
+      },
+      [](const AddRmsNorm& op) {
+        return float32_activations({&op.x, &op.residual, &op.out});
+      });
+
+  table.add<RmsNormGated>(
+      "cpu",
+      [kernel = module.resolve<RmsNormGatedParams>("rms_norm_gated")](CommandList& cmd, const RmsNormGated& op) {
+        kernel(cmd, items(dimension(op.x, 0) * dimension(op.x, 1)),
+               {.x = pointer<const float>(op.x),
+                .gate = pointer<const float>(op.gate),
+                .weight = pointer<const float>(op.weight),
+                .out = pointer<float>(op.out),
+                .x_stride = row_stride(op.x),
+                .gate_stride = row_stride(op.gate),
+                .out_stride = row_stride(op.out),
+                .num_heads = dimension(op.x, 1),
+                .head_dim = dimension(op.x, 2),
+                .eps = op.eps},
+               accesses_of(op));
+      },
+      [](const RmsNormGated& op) {
+        return float32_activations({&op.x, &op.gate, &op.out});
+      });
+}
+
+void add_ropes(OpTable& table, const KernelModule& module) {
+  table.add<RopeTable>("cpu", [kernel = module.resolve<RopeTableParams>("rope_table")](CommandList& cmd, const RopeTable& op) {
+    kernel(cmd, items(dimension(op.positions, 0)),
+           {.positions = pointer<const int32_t>(op.positions),
+            .cos_sin = pointer<float>(op.cos_sin),
+            .rotary_dim = dimension(op.cos_sin, 1),
+            .theta = op.theta},
+           accesses_of(op));
+  });
+
+  table.add<Rope>(
+      "cpu",
+      [kernel = module.resolve<RopeParams>("rope")](CommandList& cmd, const Rope& op) {
+        kernel(cmd, items(dimension(op.x, 0) * dimension(op.x, 1)),
+               {.x = pointer<float>(op.x),
+                .cos_sin = pointer<const float>(op.cos_sin),
+                .x_stride = row_stride(op.x),
+                .num_heads = dimension(op.x, 1),
+                .head_dim = dimension(op.x, 2),
+                .rotary_dim = dimension(op.cos_sin, 1)},
+               accesses_of(op));
+      },
+      [](const Rope& op) { return float32_activations({&op.x}); });
+}
+
+}  // namespace
+
+void add_norm_ops(OpTable& table, const KernelModule& module) {
+  add_rms_norms(table, module);
+  add_ropes(table, module);
+}
+
+}  // namespace foretoken::cpu

@@ -1,0 +1,81 @@
+// argmax, accept_greedy, override_tokens, embedding, random_fill.
+#include <cmath>
+
+#include "backends/cpu/cpu_ops.h"
+#include "backends/cpu/kernels/sampling_params.h"
+#include "backends/cpu/ops/operands.h"
+#include "core/ops/accept.h"
+#include "core/ops/argmax.h"
+#include "core/ops/embedding.h"
+#include "core/ops/random_fill.h"
+
+namespace foretoken::cpu {
+namespace {
+
+void add_token_ops(OpTable& table, const KernelModule& module) {
+  table.add<Argmax>("cpu", [kernel = module.resolve<ArgmaxParams>("argmax")](CommandList& cmd, const Argmax& op) {
+    kernel(cmd, items(dimension(op.logits, 0)),
+           {.logits = pointer<const float>(op.logits),
+            .token_ids = pointer<int32_t>(op.token_ids),
+            .logits_stride = row_stride(op.logits),
+            .vocab_size = dimension(op.logits, 1)},
+           accesses_of(op));
+  });
+
+  table.add<AcceptGreedy>(
+      "cpu", [kernel = module.resolve<AcceptGreedyParams>("accept_greedy")](CommandList& cmd, const AcceptGreedy& op) {
+        kernel(cmd, items(dimension(op.draft_token_ids, 0)),
+               {.draft_token_ids = pointer<const int32_t>(op.draft_token_ids),
+                .target_token_ids = pointer<const int32_t>(op.target_token_ids),
+                .num_accepted = pointer<int32_t>(op.num_accepted),
+                .draft_stride = row_stride(op.draft_token_ids),
+                .target_stride = row_stride(op.target_token_ids),
+                .num_drafts = dimension(op.draft_token_ids, 1)},
+               accesses_of(op));
+      });
+
+  table.add<OverrideTokens>(
+      "cpu", [kernel = module.resolve<OverrideTokensParams>("override_tokens")](CommandList& cmd, const OverrideTokens& op) {
+        kernel(cmd, items(dimension(op.forced, 0)),
+               {.forced = pointer<const int32_t>(op.forced), .token_ids = pointer<int32_t>(op.token_ids)}, accesses_of(op));
+      });
+}
+
+void add_table_ops(OpTable& table, const KernelModule& module) {
+  table.add<Embedding>(
+      "cpu",
+      [kernel = module.resolve<EmbeddingParams>("embedding")](CommandList& cmd, const Embedding& op) {
+        kernel(cmd, items(dimension(op.ids, 0)),
+               {.ids = pointer<const int32_t>(op.ids),
+                .table = pointer<const void>(op.table),
+                .out = pointer<float>(op.out),
+                .out_stride = row_stride(op.out),
+                .vocab_size = dimension(op.table, 0),
+                .hidden_size = dimension(op.table, 1),
+                .table_is_bf16 = op.table.dtype() == DType::kBF16},
+               accesses_of(op));
+      },
+      [](const Embedding& op) { return float32_activations({&op.out}); });
+
+  table.add<RandomFill>("cpu",
+                        [kernel = module.resolve<RandomFillParams>("random_fill")](CommandList& cmd, const RandomFill& op) {
+                          kernel(cmd, items(ceil_div(dimension(op.out, 0), kRandomFillChunk)),
+                                 {.out = pointer<void>(op.out),
+                                  .num_elements = dimension(op.out, 0),
+                                  .seed = op.seed,
+                                  .tensor_id = op.tensor_id,
+                                  .scale = std::ldexp(1.0F, op.exponent),
+                                  .offset = op.offset,
+                                  .is_bf16 = op.out.dtype() == DType::kBF16},
+                                 accesses_of(op));
+                        });
+}
+
+}  // namespace
+
+void add_sampling_ops(OpTable& table, const KernelModule& module) {
+  add_token_ops(table, module);
+  add_table_ops(table, module);
+}
+
+}  // namespace foretoken::cpu
