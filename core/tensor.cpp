@@ -39,6 +39,14 @@ Tensor::Tensor(BufferView view, DType dtype, const Shape& shape)
   view_ = view.slice(0, dtype_bytes(dtype, static_cast<size_t>(shape.num_elements())));
 }
 
+Tensor Tensor::shape_only(DType dtype, const Shape& shape) {
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  tensor.row_stride_ = shape.row_elements();
+  return tensor;
+}
+
 bool Tensor::is_contiguous() const { return shape_.rank() == 0 || shape_[0] <= 1 || row_stride_ == shape_.row_elements(); }
 
 size_t Tensor::bytes() const { return is_absent() ? 0 : dtype_bytes(dtype_, static_cast<size_t>(shape_.num_elements())); }

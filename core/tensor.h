@@ -54,6 +54,8 @@ class Tensor {
   Tensor() = default;
   /// A contiguous tensor at the start of `view`. Throws InvalidArgument when the view is too small.
   Tensor(BufferView view, DType dtype, const Shape& shape);
+  /// An absent tensor that has a dtype and a shape: for asking about an operator before its memory exists.
+  [[nodiscard]] static Tensor shape_only(DType dtype, const Shape& shape);
 
   [[nodiscard]] bool is_absent() const { return view_.is_null(); }
   [[nodiscard]] explicit operator bool() const { return !is_absent(); }
