@@ -34,6 +34,7 @@ run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR
 run(${CMAKE_COMMAND} --build "${WORK_DIR}/build")
 run(${CMAKE_COMMAND} -E env "FORETOKEN_MODELS=${prefix}/${DATADIR}/foretoken/models" "${WORK_DIR}/build/consumer")
 expect_match("model: ${prefix}/${DATADIR}/foretoken/models/tiny-dense\n")
+expect_match("backend: cpu\n")
 
 if(HAS_TOOL)
   run(${CMAKE_COMMAND} -E env --unset=FORETOKEN_MODELS "${prefix}/${BINDIR}/foretoken" generate --token-ids 1,2,3 --max-tokens 4 --json)

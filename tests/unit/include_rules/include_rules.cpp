@@ -10,7 +10,8 @@
 namespace foretoken::include_rules {
 namespace {
 
-// What a folder may include besides itself. backends: its own top-level headers; backend: backends/<name>/.
+// What a folder may include besides itself. backends: its own top-level headers; backend: backends/<name>/; reference: the oracle
+// of the conformance suite, which lies in backends/cpu/reference/ and is no device.
 struct FolderRule {
   std::string_view folder;
   std::vector<std::string_view> may_include;
@@ -20,13 +21,14 @@ const std::vector<FolderRule>& folder_rules() {
   static const std::vector<FolderRule> rules{
       {"core", {}},
       {"backends", {"core"}},
+      {"reference", {"core"}},
       {"backend", {"core", "backends"}},
       {"cache", {"core", "backends"}},
       {"layers", {"core", "backends"}},
       {"models", {"core", "backends", "layers"}},
       {"speculative", {"core", "backends", "cache", "layers", "models"}},
-      {"apps", {"core", "backends", "cache", "layers", "models", "speculative"}},
-      {"tests", {"core", "backends", "backend", "cache", "layers", "models", "speculative", "apps"}},
+      {"apps", {"core", "backends", "reference", "cache", "layers", "models", "speculative"}},
+      {"tests", {"core", "backends", "backend", "reference", "cache", "layers", "models", "speculative", "apps"}},
   };
   return rules;
 }
@@ -47,10 +49,11 @@ const std::vector<SdkRule>& sdk_rules() {
   return rules;
 }
 
-/// core, backends, backend (backends/<name>/), cache, ... ; empty for a path outside the project's folders.
+/// core, backends, reference, backend (backends/<name>/), cache, ... ; empty for a path outside the project's folders.
 std::string_view folder_of(std::string_view path) {
   const size_t slash = path.find('/');
   if (slash == std::string_view::npos) return {};
+  if (path.starts_with("backends/cpu/reference/")) return "reference";
   std::string_view top = path.substr(0, slash);
   if (top == "backends" && path.find('/', slash + 1) != std::string_view::npos) top = "backend";
   const auto rule = std::ranges::find(folder_rules(), top, &FolderRule::folder);

@@ -55,6 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Rules, PlantedViolation,
                                          Planted{"backends/cpu/op_table.cpp", "#include \"../null/null_backend.h\""},
                                          Planted{"backends/hip/op_table.cpp", "#  include <vulkan/vulkan.h>"},
                                          Planted{"backends/vulkan/device.cpp", "#include <oneapi/dnnl/dnnl.hpp>"},
+                                         Planted{"backends/cpu/reference/linear.cpp", "#include \"backends/cpu/cpu_ops.h\""},
+                                         Planted{"models/target_model.cpp", "#include \"backends/cpu/reference/linear.h\""},
                                          Planted{"cache/block_pool.h", "#include \"models/model_config.h\""},
                                          Planted{"cache/block_pool.cpp", "#include \"speculative/verifier.h\""},
                                          Planted{"layers/linear.cpp", "#include <dnnl.hpp>"},
@@ -76,6 +78,7 @@ TEST(Rules, LeaveAloneWhatIsRight) {
   EXPECT_TRUE(
       check("core/log.cpp", "#include \"core/log.h\"\n#include <spdlog/sinks/stdout_sinks.h>\n#include <vector>").empty());
   EXPECT_TRUE(check("apps/foretoken/main.cpp", "// unlike CudaBackend\nconst char* help = \"cuda:0 or CpuBackend\";").empty());
+  EXPECT_TRUE(check("apps/foretoken/conformance.cpp", "#include \"backends/cpu/reference/linear.h\"").empty());
   EXPECT_TRUE(check("layers/a.cpp", "/* #include \"cache/b.h\"\n#include <volk.h> */ int x = 1'000;").empty());
   EXPECT_TRUE(check("speculative/a.cpp", "#include \"cache/b.h\"\n#include \"layers/c.h\"\n#include \"models/d.h\"").empty());
   EXPECT_TRUE(check("tests/unit/cpu/gemm_test.cpp", "#include \"backends/cpu/gemm.h\"\n#include <dnnl.hpp>").empty());
