@@ -1,0 +1,234 @@
+// Gated attention: values, and that a row's bits depend on nothing but its own query and keys.
+#include <cmath>
+#include <numeric>
+
+#include "tests/unit/cpu_kernels/isa_test.h"
+
+namespace foretoken::cpu {
+namespace {
+
+using AttentionTest = IsaTest;
+FORETOKEN_ISA_TESTS(AttentionTest);
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+struct Geometry {
+  int64_t query_heads = 4;
+  int64_t key_heads = 2;
+  int64_t head_dim = 64;
+  int64_t block_size = 16;
+  int64_t max_seq_len = 1024;
+};
+
+/// One sequence of `context` positions whose blocks lie backwards in the cache; unused blocks hold NaN.
+class Context {
+ public:
+  Context(const Geometry& geometry, int64_t context, bool bf16)
+      : geometry_(geometry),
+        bf16_(bf16),
+        num_blocks_((context + geometry.block_size - 1) / geometry.block_size + 2),
+        k_(random_floats({num_blocks_, geometry.block_size, geometry.key_heads, geometry.head_dim}, 1)),
+        v_(random_floats({num_blocks_, geometry.block_size, geometry.key_heads, geometry.head_dim}, 2)),
+        k_half_(DType::kBF16, k_.tensor().shape()),
+        v_half_(DType::kBF16, k_.tensor().shape()),
+        table_(DType::kI32, {1, geometry.max_seq_len / geometry.block_size}) {
+    table_.fill(-1);
+    const size_t block_floats = k_.size() / static_cast<size_t>(num_blocks_);
+    const int64_t used = num_blocks_ - 2;
+    for (int64_t i = 0; i < used; ++i) table_.data()[i] = static_cast<int32_t>(used - i);
+    for (const int64_t unused : {int64_t{0}, num_blocks_ - 1}) {
+      std::fill_n(k_.data() + static_cast<size_t>(unused) * block_floats, block_floats, kNaN);
+      std::fill_n(v_.data() + static_cast<size_t>(unused) * block_floats, block_floats, kNaN);
+    }
+    for (size_t i = 0; i < k_.size(); ++i) {
+      k_half_.data()[i] = float_to_bf16(k_.data()[i]);
+      v_half_.data()[i] = float_to_bf16(v_.data()[i]);
+    }
+  }
+
+  /// Rows [first, first + count) of `q` as the last positions of a sequence of `seq_len`.
+  [[nodiscard]] std::vector<float> attend(Isa isa, uint32_t range, const Floats& q, const Floats& gate, int64_t first,
+                                          int64_t count, int64_t seq_len, int64_t max_seq_len = 0) const {
+    const Floats out = zeros({count, geometry_.query_heads, geometry_.head_dim});
+    out.fill(kNaN);
+    DirectList(isa, range)
+        .run(GatedAttention{.q = q.tensor().rows(first, count),
+                            .q_gate = gate.tensor().rows(first, count),
+                            .k_cache = k_cache(),
+                            .v_cache = v_cache(),
+                            .block_table = table_,
+                            .seq_lens = ints({static_cast<int32_t>(seq_len)}),
+                            .query_start_loc = ints({0, static_cast<int32_t>(count)}),
+                            .out = out,
+                            .workspace = {},
+                            .scale = scale(),
+                            .max_seq_len = max_seq_len == 0 ? geometry_.max_seq_len : max_seq_len});
+    return out.values();
+  }
+
+  /// float64, of one row and head that sees `length` positions.
+  [[nodiscard]] std::vector<double> reference(const float* q, const float* gate, size_t head, size_t length) const {
+    const auto dim = static_cast<size_t>(geometry_.head_dim);
+    const auto block_size = static_cast<size_t>(geometry_.block_size);
+    const size_t key_head = head / static_cast<size_t>(geometry_.query_heads / geometry_.key_heads);
+    const auto at = [&](size_t position) {
+      const size_t slot = static_cast<size_t>(table_.data()[position / block_size]) * block_size + position % block_size;
+      return (slot * static_cast<size_t>(geometry_.key_heads) + key_head) * dim;
+    };
+    std::vector<double> scores(length);
+    for (size_t j = 0; j < length; ++j) {
+      for (size_t d = 0; d < dim; ++d) scores[j] += static_cast<double>(q[d]) * element(k_, k_half_, at(j) + d) * scale();
+    }
+    const double largest = *std::max_element(scores.begin(), scores.end());
+    for (double& score : scores) score = std::exp(score - largest);
+    const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+    std::vector<double> out(dim);
+    for (size_t d = 0; d < dim; ++d) {
+      for (size_t j = 0; j < length; ++j) out[d] += scores[j] / sum * element(v_, v_half_, at(j) + d);
+      out[d] /= 1.0 + std::exp(-static_cast<double>(gate[dim + d]));
+    }
+    return out;
+  }
+
+  /// Poisons position `position` of the cache.
+  void poison(size_t position) const {
+    const auto block_size = static_cast<size_t>(geometry_.block_size);
+    const size_t slot = static_cast<size_t>(table_.data()[position / block_size]) * block_size + position % block_size;
+    const auto floats = static_cast<size_t>(geometry_.key_heads * geometry_.head_dim);
+    std::fill_n(k_.data() + slot * floats, floats, kNaN);
+    std::fill_n(v_.data() + slot * floats, floats, kNaN);
+  }
+
+  [[nodiscard]] const Tensor& k_cache() const { return bf16_ ? k_half_.tensor() : k_.tensor(); }
+  [[nodiscard]] const Tensor& v_cache() const { return bf16_ ? v_half_.tensor() : v_.tensor(); }
+  [[nodiscard]] const Ints& table() const { return table_; }
+  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(geometry_.head_dim)); }
+
+ private:
+  [[nodiscard]] double element(const Floats& full, const Halves& half, size_t i) const {
+    return bf16_ ? bf16_to_float(half.data()[i]) : full.data()[i];
+  }
+
+  Geometry geometry_;
+  bool bf16_;
+  int64_t num_blocks_;
+  Floats k_, v_;
+  Halves k_half_, v_half_;
+  Ints table_;
+};
+
+/// Every row of a call of `rows` rows, against float64 and against the row alone, in several partitions of the items.
+void check_rows(Isa isa, const Geometry& geometry, int64_t rows, int64_t context, bool bf16) {
+  SCOPED_TRACE(testing::Message() << rows << " rows, context " << context << ", D " << geometry.head_dim << ", bf16 " << bf16);
+  const Context cache(geometry, context, bf16);
+  const Floats q = random_floats({rows, geometry.query_heads, geometry.head_dim}, 3, 2.0F);
+  const Floats gate = random_floats({rows, geometry.query_heads, 2 * geometry.head_dim}, 4);
+  const std::vector<float> out = cache.attend(isa, UINT32_MAX, q, gate, 0, rows, context);
+  EXPECT_TRUE(same_bits(cache.attend(isa, 1, q, gate, 0, rows, context), out));
+  EXPECT_TRUE(same_bits(cache.attend(isa, 3, q, gate, 0, rows, context), out));
+  const auto dim = static_cast<size_t>(geometry.head_dim);
+  const auto row_floats = static_cast<size_t>(geometry.query_heads) * dim;
+  for (int64_t row = 0; row<rows; row += rows> 40 ? 37 : 1) {
+    const std::vector<float> row_out(out.begin() + row * static_cast<int64_t>(row_floats),
+                                     out.begin() + (row + 1) * static_cast<int64_t>(row_floats));
+    const int64_t length = context - rows + row + 1;
+    EXPECT_TRUE(same_bits(cache.attend(isa, UINT32_MAX, q, gate, row, 1, length), row_out)) << "row " << row;
+    for (size_t head = 0; head < static_cast<size_t>(geometry.query_heads); ++head) {
+      const std::vector<double> expected = cache.reference(q.data() + static_cast<size_t>(row) * row_floats + head * dim,
+                                                           gate.data() + (static_cast<size_t>(row) * row_floats + head * dim) * 2,
+                                                           head, static_cast<size_t>(length));
+      const std::vector<float> got(row_out.begin() + static_cast<int64_t>(head * dim),
+                                   row_out.begin() + static_cast<int64_t>((head + 1) * dim));
+      EXPECT_LT(relative_error(got, expected), 5e-6) << "row " << row << " head " << head;
+    }
+  }
+}
+
+TEST_P(AttentionTest, RowsHaveTheBitsOfRowsAlone) {
+  for (const bool bf16 : {false, true}) {
+    check_rows(GetParam(), {}, 1, 1, bf16);
+    check_rows(GetParam(), {}, 4, 4, bf16);
+    check_rows(GetParam(), {}, 4, 258, bf16);  // rows on both sides of a split
+    check_rows(GetParam(), {}, 16, 700, bf16);
+    check_rows(GetParam(), {}, 20, 520, bf16);   // row groups instead of splits
+    check_rows(GetParam(), {}, 300, 300, bf16);  // a prompt
+  }
+}
+
+TEST_P(AttentionTest, OtherGeometries) {
+  check_rows(GetParam(), {.query_heads = 8, .key_heads = 1, .head_dim = 256}, 3, 270, true);
+  check_rows(GetParam(), {.query_heads = 2, .key_heads = 2, .head_dim = 40, .block_size = 5, .max_seq_len = 600}, 3, 270, false);
+  check_rows(GetParam(), {.query_heads = 3, .key_heads = 1, .head_dim = 8, .block_size = 1, .max_seq_len = 300}, 2, 40, true);
+}
+
+TEST_P(AttentionTest, TheBucketDoesNotChangeBits) {
+  const Context cache({}, 250, false);
+  const Floats q = random_floats({4, 4, 64}, 5), gate = random_floats({4, 4, 128}, 6);
+  EXPECT_TRUE(
+      same_bits(cache.attend(GetParam(), 2, q, gate, 0, 4, 250, 256), cache.attend(GetParam(), 2, q, gate, 0, 4, 250, 1024)));
+}
+
+TEST_P(AttentionTest, LaterPositionsAreInvisible) {
+  const Context cache({}, 300, false);
+  const Floats q = random_floats({4, 4, 64}, 5), gate = random_floats({4, 4, 128}, 6);
+  const std::vector<float> before = cache.attend(GetParam(), 1, q, gate, 0, 4, 300);
+  cache.poison(299);
+  const std::vector<float> after = cache.attend(GetParam(), 1, q, gate, 0, 4, 300);
+  for (size_t i = 0; i < 3 * 256; ++i) EXPECT_EQ(before[i], after[i]) << i;
+  for (size_t i = 3 * 256; i < 4 * 256; ++i) EXPECT_TRUE(std::isnan(after[i])) << i;
+}
+
+TEST_P(AttentionTest, SequencesInABatchAndPaddingRows) {
+  const Geometry geometry;
+  const Context cache(geometry, 600, true);
+  for (const std::vector<int32_t>& counts : {std::vector<int32_t>{3, 0, 1, 4}, std::vector<int32_t>{20, 1, 0, 17}}) {
+    const std::vector<int32_t> lengths = {600, 0, 1, 300};
+    std::vector<int32_t> starts = {0};
+    for (const int32_t count : counts) starts.push_back(starts.back() + count);
+    const int64_t rows = starts.back() + 2;
+    const Floats q = random_floats({rows, 4, 64}, 7), gate = random_floats({rows, 4, 128}, 8), out = zeros({rows, 4, 64});
+    out.fill(-3.0F);
+    const Ints table(DType::kI32, {4, 64});
+    for (size_t b = 0; b < 4; ++b) std::copy_n(cache.table().data(), 64, table.data() + b * 64);
+    DirectList(GetParam(), 2)
+        .run(GatedAttention{.q = q,
+                            .q_gate = gate,
+                            .k_cache = cache.k_cache(),
+                            .v_cache = cache.v_cache(),
+                            .block_table = table,
+                            .seq_lens = ints(lengths),
+                            .query_start_loc = ints(starts),
+                            .out = out,
+                            .workspace = {},
+                            .scale = cache.scale(),
+                            .max_seq_len = 1024});
+    for (size_t b = 0; b < 4; ++b) {
+      if (counts[b] == 0) continue;
+      const std::vector<float> alone = cache.attend(GetParam(), 1, q, gate, starts[b], counts[b], lengths[b]);
+      for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(out.data()[static_cast<size_t>(starts[b]) * 256 + i], alone[i]);
+    }
+    for (size_t i = static_cast<size_t>(starts.back()) * 256; i < out.size(); ++i) EXPECT_EQ(out.data()[i], -3.0F);
+  }
+}
+
+TEST_P(AttentionTest, RefusesASmallWorkspace) {
+  const Context cache({}, 300, false);
+  const Floats q = random_floats({1, 4, 64}, 5), gate = random_floats({1, 4, 128}, 6), out = zeros({1, 4, 64});
+  const Owned<uint8_t> workspace(DType::kU8, {16});
+  DirectList list(GetParam());
+  const GatedAttention op{.q = q,
+                          .q_gate = gate,
+                          .k_cache = cache.k_cache(),
+                          .v_cache = cache.v_cache(),
+                          .block_table = cache.table(),
+                          .seq_lens = ints({300}),
+                          .query_start_loc = ints({0, 1}),
+                          .out = out,
+                          .workspace = workspace,
+                          .scale = 1.0F,
+                          .max_seq_len = 1024};
+  EXPECT_THROW(ops::dispatch(list, op), Error);
+}
+
+}  // namespace
+}  // namespace foretoken::cpu

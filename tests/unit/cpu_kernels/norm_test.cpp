@@ -1,0 +1,158 @@
+// Norms and rotary embedding: values, rows alone and together, slots of the cache.
+#include <cmath>
+
+#include "tests/unit/cpu_kernels/isa_test.h"
+
+namespace foretoken::cpu {
+namespace {
+
+using NormTest = IsaTest;
+FORETOKEN_ISA_TESTS(NormTest);
+
+TEST_P(NormTest, RmsNormOfRowsIsRmsNormOfEachRow) {
+  for (const int64_t hidden : {1, 15, 16, 80, 192, 1000}) {
+    const Floats x = random_floats({5, hidden}, 1), weight = random_floats({hidden}, 2, 0.1F), out = zeros({5, hidden});
+    DirectList(GetParam()).run(RmsNorm{.x = x, .weight = weight, .out = out, .eps = 1e-6F});
+    const Floats alone = zeros({1, hidden});
+    for (int64_t row = 0; row < 5; ++row) {
+      DirectList(GetParam()).run(RmsNorm{.x = x.tensor().rows(row, 1), .weight = weight, .out = alone, .eps = 1e-6F});
+      EXPECT_TRUE(same_bits(alone.values(), out.row(row))) << "H = " << hidden << ", row " << row;
+      double squares = 0.0;
+      for (const float value : x.row(row)) squares += static_cast<double>(value) * value;
+      std::vector<double> expected;
+      for (int64_t h = 0; h < hidden; ++h) {
+        expected.push_back(x.row(row)[h] / std::sqrt(squares / static_cast<double>(hidden) + 1e-6) * (1.0 + weight.data()[h]));
+      }
+      EXPECT_LT(relative_error(out.row(row), expected), 1e-6);
+    }
+  }
+}
+
+TEST_P(NormTest, AddRmsNormIsTheSumAndItsNormInAnyPartition) {
+  const Floats x = random_floats({7, 200}, 3), weight = random_floats({200}, 4, 0.1F);
+  const Floats residual = random_floats({7, 200}, 5), sum = random_floats({7, 200}, 5), out = zeros({7, 200});
+  for (size_t i = 0; i < sum.size(); ++i) sum.data()[i] += x.data()[i];
+  DirectList(GetParam(), 2).run(AddRmsNorm{.x = x, .residual = residual, .weight = weight, .out = out, .eps = 1e-5F});
+  EXPECT_TRUE(same_bits(residual.values(), sum.values()));
+  const Floats normed = zeros({7, 200});
+  DirectList(GetParam()).run(RmsNorm{.x = sum, .weight = weight, .out = normed, .eps = 1e-5F});
+  EXPECT_TRUE(same_bits(out.values(), normed.values()));
+}
+
+TEST_P(NormTest, GatedNormInPlaceAndByHeads) {
+  const Floats x = random_floats({3, 4, 20}, 6), gate = random_floats({3, 4, 20}, 7), weight = random_floats({20}, 8);
+  const Floats out = zeros({3, 4, 20});
+  DirectList(GetParam()).run(RmsNormGated{.x = x, .gate = gate, .weight = weight, .out = out, .eps = 1e-6F});
+  std::vector<double> expected;
+  for (size_t head = 0; head < 12; ++head) {
+    double squares = 0.0;
+    for (size_t d = 0; d < 20; ++d) squares += std::pow(x.data()[head * 20 + d], 2);
+    for (size_t d = 0; d < 20; ++d) {
+      const double z = gate.data()[head * 20 + d];
+      expected.push_back(weight.data()[d] * x.data()[head * 20 + d] / std::sqrt(squares / 20 + 1e-6) * z / (1 + std::exp(-z)));
+    }
+  }
+  EXPECT_LT(relative_error(out.values(), expected), 1e-6);
+  DirectList(GetParam(), 5).run(RmsNormGated{.x = x, .gate = gate, .weight = weight, .out = x, .eps = 1e-6F});
+  EXPECT_TRUE(same_bits(x.values(), out.values()));
+}
+
+TEST_P(NormTest, RopeTableAtLargePositions) {
+  const Ints positions = ints({0, 1, 131071});
+  const Floats table = zeros({3, 136});
+  DirectList(GetParam(), 1).run(RopeTable{.positions = positions, .cos_sin = table, .theta = 1e7});
+  for (size_t row = 0; row < 3; ++row) {
+    for (size_t i = 0; i < 68; ++i) {
+      const double angle = positions.data()[row] * std::pow(1e7, -2.0 * static_cast<double>(i) / 136.0);
+      EXPECT_EQ(table.row(row)[i], static_cast<float>(std::cos(angle)));
+      EXPECT_EQ(table.row(row)[68 + i], static_cast<float>(std::sin(angle)));
+    }
+  }
+}
+
+struct CacheCase {
+  Floats q_gate = random_floats({4, 4, 2 * 64}, 11), k = random_floats({4, 2, 64}, 12), v = random_floats({4, 2, 64}, 13);
+  Floats q_norm = random_floats({64}, 14, 0.1F), k_norm = random_floats({64}, 15, 0.1F), cos_sin = zeros({4, 16});
+  Owned<int64_t> slots{DType::kI64, {4}, {5, -1, 0, 1000}};
+  Floats q = zeros({4, 4, 64});
+
+  explicit CacheCase(Isa isa) {
+    DirectList(isa).run(RopeTable{.positions = ints({3, 4, 5, 6}), .cos_sin = cos_sin, .theta = 1e4});
+  }
+  template <class Cache>
+  void run(Isa isa, const Cache& k_cache, const Cache& v_cache, uint32_t range, bool with_q) const {
+    QkNormRopeCache op{.q_gate = {},
+                       .k = k,
+                       .v = v,
+                       .q_norm = {},
+                       .k_norm = k_norm,
+                       .cos_sin = cos_sin,
+                       .slot_mapping = slots,
+                       .q = {},
+                       .k_cache = k_cache,
+                       .v_cache = v_cache,
+                       .eps = 1e-6F};
+    if (with_q) {
+      op.q_gate = q_gate;
+      op.q_norm = q_norm;
+      op.q = q;
+    }
+    DirectList(isa, range).run(op);
+  }
+};
+
+TEST_P(NormTest, CacheWriteIsNormAndRotationAndLeavesOtherSlots) {
+  const CacheCase c(GetParam());
+  const Floats k_cache = zeros({2, 4, 2, 64}), v_cache = zeros({2, 4, 2, 64});
+  k_cache.fill(7.0F);
+  v_cache.fill(7.0F);
+  c.run(GetParam(), k_cache, v_cache, 3, true);
+
+  const Floats expected_k = zeros({8, 64});
+  DirectList(GetParam()).run(RmsNorm{.x = c.k.tensor().reshape({8, 64}), .weight = c.k_norm, .out = expected_k, .eps = 1e-6F});
+  DirectList(GetParam()).run(Rope{.x = expected_k.tensor().reshape({4, 2, 64}), .cos_sin = c.cos_sin});
+  for (const size_t slot : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const size_t row = slot == 5 ? 0 : 2;
+    for (size_t i = 0; i < 128; ++i) {
+      const bool written = slot == 5 || slot == 0;
+      EXPECT_EQ(k_cache.data()[slot * 128 + i], written ? expected_k.data()[row * 128 + i] : 7.0F) << slot;
+      EXPECT_EQ(v_cache.data()[slot * 128 + i], written ? c.v.data()[row * 128 + i] : 7.0F) << slot;
+    }
+  }
+  for (size_t row = 0; row < 4; ++row) {
+    const Floats query = zeros({4, 64});
+    for (size_t head = 0; head < 4; ++head) {
+      std::copy_n(c.q_gate.data() + (row * 4 + head) * 128, 64, query.data() + head * 64);
+    }
+    DirectList(GetParam()).run(RmsNorm{.x = query, .weight = c.q_norm, .out = query, .eps = 1e-6F});
+    DirectList(GetParam()).run(Rope{.x = query.tensor().reshape({1, 4, 64}), .cos_sin = c.cos_sin.tensor().rows(row, 1)});
+    EXPECT_TRUE(same_bits(c.q.row(row), query.values()));
+  }
+}
+
+TEST_P(NormTest, Bf16CacheRoundsToNearestEvenAndNeedsNoQuery) {
+  const CacheCase c(GetParam());
+  const Floats k_cache = zeros({2, 4, 2, 64}), v_cache = zeros({2, 4, 2, 64});
+  const Halves k_half(DType::kBF16, {2, 4, 2, 64}), v_half(DType::kBF16, {2, 4, 2, 64});
+  c.run(GetParam(), k_cache, v_cache, 100, false);
+  c.run(GetParam(), k_half, v_half, 1, false);
+  for (size_t i = 0; i < k_cache.size(); ++i) {
+    EXPECT_EQ(k_half.data()[i], float_to_bf16(k_cache.data()[i]));
+    EXPECT_EQ(v_half.data()[i], float_to_bf16(v_cache.data()[i]));
+  }
+}
+
+TEST_P(NormTest, RefusesBf16Activations) {
+  const Halves x(DType::kBF16, {1, 16}), out(DType::kBF16, {1, 16});
+  const Floats weight = zeros({16});
+  try {
+    DirectList(GetParam()).run(RmsNorm{.x = x, .weight = weight, .out = out});
+    FAIL() << "must refuse";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("activations are float32 on the CPU"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::cpu
