@@ -151,8 +151,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(HostileTokenizer, EveryTruncationIsAnError) {
   const std::string text = small_tokenizer_json().dump();
-  for (size_t length = 0; length < text.size(); length += 7)
+  for (size_t length = 0; length < text.size(); length += 7) {
     expect_error(text.substr(0, length), ErrorCode::kFormatError, "not JSON");
+  }
 }
 
 TEST(HostileTokenizer, DeepNestingIsRefused) {
@@ -170,7 +171,7 @@ TEST(HostileTokenizer, BracketsInStringsDoNotNest) {
 
 TEST(HostileTokenizer, IllFormedUtf8InTheFileIsAnError) {
   expect_error("{\"model\": \"\xFF\"}", ErrorCode::kFormatError, "not JSON");
-  expect_error("{\"model\": \"\\ud800\"}", ErrorCode::kFormatError, "not JSON");
+  expect_error(R"({"model": "\ud800"})", ErrorCode::kFormatError, "not JSON");
 }
 
 TEST(HostileTokenizer, ChangedBytesNeverCrash) {

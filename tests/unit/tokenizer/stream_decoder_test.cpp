@@ -27,7 +27,7 @@ std::string stream(const Ids& ids, bool skip_special_tokens) {
   return text + decoder.flush();
 }
 
-int32_t byte_id(uint8_t byte) { return tiny_tokenizer().token_to_id(tokenizer_detail::byte_level_character(byte)).value(); }
+int32_t byte_id(uint8_t byte) { return tiny_tokenizer().token_to_id(tokenizer_detail::byte_level_character(byte)).value_or(-1); }
 
 Ids byte_ids(std::string_view bytes) {
   Ids ids;
