@@ -24,7 +24,7 @@ Fill normal(double sigma);
 Fill constant(double value);
 /// Uniform integers in [low, high].
 Fill integers(int64_t low, int64_t high);
-/// Exactly these values; the case must ask for as many.
+/// Exactly these values. Throws InternalError when the operand has another number of elements.
 Fill values(std::vector<double> list);
 }  // namespace fill
 
@@ -37,6 +37,9 @@ class OperandMaker {
   OperandMaker& operator=(const OperandMaker&) = delete;
   virtual ~OperandMaker() = default;
 
+  /// Seed of this run: operands that depend on each other (routes, block tables) are drawn from it. Shapes and attributes must
+  /// not depend on it, because a recorded run is replayed with other seeds.
+  [[nodiscard]] virtual uint64_t seed() const = 0;
   virtual Tensor input(DType dtype, const Shape& shape, const Fill& fill) = 0;
   /// Starts as NaN (integers: a poison value); compared afterwards.
   virtual Tensor output(DType dtype, const Shape& shape) = 0;
@@ -48,11 +51,13 @@ class OperandMaker {
   virtual Tensor strided(DType dtype, const Shape& shape, int64_t row_stride, const Fill& fill) = 0;
 };
 
-/// One case of an operator: `make` builds the operator over operands from the maker.
+/// One case of an operator: `make` builds the operator over operands from the maker and leaves its workspace absent (whoever runs
+/// the case asks the implementation for the size). Names contain "act-bf16" where activations are BF16.
 template <class Op>
 struct OpCase {
   std::string name;
   std::function<Op(OperandMaker& maker)> make;
+  double tolerance_override = 0.0;  // relative bound of this case; 0: the schema's
 };
 
 }  // namespace foretoken

@@ -1,0 +1,43 @@
+// Every operator, as a list of types: for suites that visit them all.
+#pragma once
+
+#include "core/ops/accept.h"
+#include "core/ops/argmax.h"
+#include "core/ops/embedding.h"
+#include "core/ops/gated_attention.h"
+#include "core/ops/gated_delta_rule.h"
+#include "core/ops/linear.h"
+#include "core/ops/moe.h"
+#include "core/ops/random_fill.h"
+#include "core/ops/rms_norm.h"
+#include "core/ops/rms_norm_gated.h"
+#include "core/ops/rope.h"
+
+namespace foretoken {
+
+/// Stands for an operator in a call of a visitor.
+template <class Op>
+struct OpTag {
+  using type = Op;
+};
+
+/// A list of operator types; `visit` calls `visitor(OpTag<Op>{})` for each in turn.
+template <class... Ops>
+struct OpList {
+  template <class Visitor>
+  static void visit(Visitor&& visitor) {
+    (visitor(OpTag<Ops>{}), ...);
+  }
+};
+
+using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, RmsNormGated, Linear, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
+                      QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, RecurrentCommit, MoeRoute, MoeExpertsUp,
+                      MoeExpertsDown, AcceptGreedy, OverrideTokens, RandomFill>;
+
+/// Calls `visitor(OpTag<Op>{})` for every operator.
+template <class Visitor>
+void for_each_op(Visitor&& visitor) {
+  AllOps::visit(visitor);
+}
+
+}  // namespace foretoken

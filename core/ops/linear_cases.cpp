@@ -1,0 +1,178 @@
+#include <cmath>
+
+#include "core/op_case.h"
+#include "core/ops/case_parts.h"
+#include "core/ops/linear.h"
+
+namespace foretoken {
+namespace {
+
+struct LinearShape {
+  int64_t num_tokens, in_features, out_features;
+  WeightFormat format = WeightFormat::kBF16;
+  DType dtype = DType::kF32;
+  bool strided = false;
+  LinearPrecision precision = LinearPrecision::kExact;
+};
+
+constexpr auto kF32Weight = WeightFormat::kF32;
+constexpr auto kBF16Weight = WeightFormat::kBF16;
+
+constexpr LinearShape kShapes[] = {
+    {1, 1024, 512},
+    {1, 5120, 64},
+    {2, 17408, 16},
+    {1, 192, 4096},
+    {3, 2048, 96},
+    {4, 192, 512},
+    {8, 2560, 40},
+    {16, 1024, 64},
+    {17, 192, 64},
+    {33, 512, 48},
+    {1, 1, 1},
+    {2, 16, 1},
+    {5, 17, 33},
+    {3, 100, 7},
+    {2, 2047, 33},
+    {1, 2048, 64, kF32Weight},
+    {4, 192, 192, kF32Weight},
+    {16, 64, 40, kF32Weight},
+    {3, 33, 17, kF32Weight},
+    {4, 192, 100, kBF16Weight, DType::kF32, true},
+    {3, 33, 17, kF32Weight, DType::kF32, true},
+    {4, 1024, 64, kBF16Weight, DType::kBF16},
+    {3, 33, 17, kF32Weight, DType::kBF16, true},
+    {32, 1024, 64, kBF16Weight, DType::kF32, false, LinearPrecision::kBF16},
+    {64, 192, 512, kBF16Weight, DType::kF32, false, LinearPrecision::kBF16},
+    {128, 192, 100, kBF16Weight, DType::kF32, true, LinearPrecision::kBF16},
+    {33, 100, 33, kBF16Weight, DType::kF32, false, LinearPrecision::kBF16},
+    {32, 192, 64, kF32Weight, DType::kF32, false, LinearPrecision::kBF16},
+};
+
+std::string name_of(const LinearShape& shape) {
+  using namespace case_parts;
+  return sized("T", shape.num_tokens) + sized("_K", shape.in_features) + sized("_N", shape.out_features) + "_" +
+         std::string(to_string(shape.format)) + (shape.strided ? "_strided" : "") +
+         (shape.precision == LinearPrecision::kBF16 ? "_prefill" : "") + activation_suffix(shape.dtype);
+}
+
+/// What rounding the activations to BF16 may cost.
+double tolerance_of(const LinearShape& shape) { return shape.precision == LinearPrecision::kBF16 ? 1e-2 : 0.0; }
+
+Tensor rows_of(OperandMaker& maker, const LinearShape& shape, int64_t width, const Fill& fill) {
+  const Shape extents{shape.num_tokens, width};
+  if (shape.strided) return maker.strided(shape.dtype, extents, width + (width % 2 == 0 ? 32 : 3), fill);
+  return fill ? maker.input(shape.dtype, extents, fill) : maker.output(shape.dtype, extents);
+}
+
+LinearWeight weight_of(OperandMaker& maker, const LinearShape& shape) {
+  return case_parts::plain_weight(maker, shape.format, {shape.out_features, shape.in_features},
+                                  fill::normal(1.0 / std::sqrt(static_cast<double>(shape.in_features))));
+}
+
+OpCase<Linear> linear_case(const std::string& name, const LinearShape& shape, const Fill& fill) {
+  return {.name = name,
+          .make =
+              [shape, fill](OperandMaker& maker) {
+                Linear op;
+                op.x = rows_of(maker, shape, shape.in_features, fill);
+                op.w = weight_of(maker, shape);
+                op.out = rows_of(maker, shape, shape.out_features, {});
+                op.precision = shape.precision;
+                return op;
+              },
+          .tolerance_override = tolerance_of(shape)};
+}
+
+}  // namespace
+
+std::vector<OpCase<Linear>> Linear::cases() {
+  using case_parts::with_patch;
+  std::vector<OpCase<Linear>> list;
+  for (const LinearShape& shape : kShapes) list.push_back(linear_case(name_of(shape), shape, fill::normal(1.0)));
+  list.push_back(linear_case("large_values", {4, 1024, 64}, fill::normal(1e6)));
+  list.push_back(linear_case("nan_row", {4, 192, 64}, with_patch(fill::normal(1.0), 192 + 3, 1, std::nan(""))));
+  return list;
+}
+
+std::vector<OpCase<LinearSiluMul>> LinearSiluMul::cases() {
+  std::vector<OpCase<LinearSiluMul>> list;
+  const auto add = [&list](const std::string& name, const LinearShape& shape, double sigma) {
+    list.push_back({.name = name,
+                    .make =
+                        [shape, sigma](OperandMaker& maker) {
+                          LinearSiluMul op;
+                          op.x = rows_of(maker, shape, shape.in_features, fill::normal(sigma));
+                          op.gate = weight_of(maker, shape);
+                          op.up = weight_of(maker, shape);
+                          op.out = rows_of(maker, shape, shape.out_features, {});
+                          op.precision = shape.precision;
+                          return op;
+                        },
+                    .tolerance_override = tolerance_of(shape)});
+  };
+  for (const LinearShape& shape : kShapes) add(name_of(shape), shape, 1.0);
+  add("large_gates", {4, 192, 64}, 40.0);
+  return list;
+}
+
+namespace {
+
+OpCase<LinearArgmax> argmax_case(const std::string& name, const LinearShape& shape, const Fill& x_fill, const Fill& weight_fill,
+                                 bool logprobs) {
+  return {.name = name, .make = [=](OperandMaker& maker) {
+            LinearArgmax op;
+            op.x = rows_of(maker, shape, shape.in_features, x_fill);
+            op.w = case_parts::plain_weight(maker, shape.format, {shape.out_features, shape.in_features}, weight_fill);
+            op.token_ids = maker.output(DType::kI32, {shape.num_tokens});
+            if (logprobs) op.logprobs = maker.output(DType::kF32, {shape.num_tokens});
+            return op;
+          }};
+}
+
+/// Small integers whose row n equals row n % period: sums are exact in float32, so the lowest of the equal rows must win.
+Fill repeated_rows(int64_t in_features, int64_t period) {
+  return [=](std::mt19937_64& generator, std::span<double> values) {
+    fill::integers(-3, 3)(generator, values);
+    const auto repeat = static_cast<size_t>(in_features * period);
+    for (size_t i = repeat; i < values.size(); ++i) values[i] = values[i - repeat];
+  };
+}
+
+}  // namespace
+
+std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
+  using case_parts::with_patch;
+  static constexpr LinearShape kHeads[] = {
+      {1, 192, 4096},
+      {8, 192, 4096},
+      {1, 1024, 2000},
+      {4, 2048, 487},
+      {16, 192, 1000},
+      {2, 5120, 128},
+      {1, 1, 1},
+      {3, 17, 33},
+      {5, 100, 129},
+      {4, 192, 1000, kF32Weight},
+      {3, 33, 7, kF32Weight},
+      {4, 192, 500, kBF16Weight, DType::kF32, true},
+      {4, 1024, 500, kBF16Weight, DType::kBF16},
+  };
+  std::vector<OpCase<LinearArgmax>> list;
+  for (const LinearShape& shape : kHeads) {
+    const Fill weight = fill::normal(2.0 / std::sqrt(static_cast<double>(shape.in_features)));
+    list.push_back(argmax_case(name_of(shape), shape, fill::normal(1.0), weight, false));
+    if (shape.out_features > 1) {
+      list.push_back(argmax_case(name_of(shape) + "_logprobs", shape, fill::normal(1.0), weight, true));
+    }
+  }
+  list.push_back(argmax_case("ties", {8, 192, 1000}, fill::integers(-3, 3), repeated_rows(192, 50), false));
+  list.push_back(argmax_case("ties_of_neighbours", {4, 64, 37}, fill::integers(-3, 3), repeated_rows(64, 2), false));
+  list.push_back(argmax_case("all_equal", {3, 64, 333}, fill::constant(0.0), fill::normal(1.0), true));
+  list.push_back(
+      argmax_case("nan_row", {4, 192, 300}, with_patch(fill::normal(1.0), 192 + 3, 1, std::nan("")), fill::normal(0.1), true));
+  list.push_back(argmax_case("large_values", {3, 192, 300}, fill::normal(1e3), fill::normal(1.0), false));
+  return list;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,169 @@
+#include "core/ops/moe.h"
+
+#include <cmath>
+
+#include "core/op_case.h"
+#include "core/ops/case_parts.h"
+
+namespace foretoken {
+namespace {
+
+struct MoeShape {
+  int64_t num_tokens, num_experts, top_k, hidden_size, intermediate_size;
+  WeightFormat format = WeightFormat::kBF16;
+  bool strided = false;
+  DType dtype = DType::kF32;
+  bool crowded = false;  // every row picks the same experts
+};
+
+constexpr auto kF32Weight = WeightFormat::kF32;
+
+constexpr MoeShape kShapes[] = {
+    {1, 8, 2, 192, 64},
+    {5, 8, 2, 192, 64},
+    {4, 256, 8, 128, 32},
+    {16, 32, 8, 128, 64},
+    {1, 8, 8, 2048, 32},
+    {2, 8, 2, 64, 512},
+    {70, 8, 2, 64, 32},
+    {3, 4, 2, 33, 17},
+    {1, 1, 1, 1, 1},
+    {5, 8, 2, 192, 64, kF32Weight},
+    {3, 4, 3, 33, 17, kF32Weight},
+    {5, 8, 2, 192, 64, WeightFormat::kBF16, true},
+    {9, 16, 2, 64, 32, WeightFormat::kBF16, false, DType::kF32, true},
+    {5, 8, 2, 192, 64, WeightFormat::kBF16, false, DType::kBF16},
+};
+
+std::string name_of(const MoeShape& shape) {
+  using namespace case_parts;
+  return sized("T", shape.num_tokens) + sized("_E", shape.num_experts) + sized("_k", shape.top_k) +
+         sized("_H", shape.hidden_size) + sized("_I", shape.intermediate_size) + "_" + std::string(to_string(shape.format)) +
+         (shape.strided ? "_strided" : "") + (shape.crowded ? "_crowded" : "") + activation_suffix(shape.dtype);
+}
+
+/// What moe_route would give for random logits.
+struct Route {
+  std::vector<int32_t> topk_ids, expert_offsets, expert_pairs;
+};
+
+Route draw_route(const MoeShape& shape, uint64_t seed) {
+  Route route;
+  for (int64_t t = 0; t < shape.num_tokens; ++t) {
+    std::mt19937_64 generator(shape.crowded ? seed : seed + static_cast<uint64_t>(t) * 7919);
+    const auto ids = case_parts::sample_distinct(generator, shape.num_experts, shape.top_k);
+    route.topk_ids.insert(route.topk_ids.end(), ids.begin(), ids.end());
+  }
+  route.expert_offsets.push_back(0);
+  for (int32_t expert = 0; expert < shape.num_experts; ++expert) {
+    for (size_t pair = 0; pair < route.topk_ids.size(); ++pair) {
+      if (route.topk_ids[pair] == expert) route.expert_pairs.push_back(static_cast<int32_t>(pair));
+    }
+    route.expert_offsets.push_back(static_cast<int32_t>(route.expert_pairs.size()));
+  }
+  return route;
+}
+
+Tensor rows_of(OperandMaker& maker, const MoeShape& shape, const Fill& fill) {
+  const Shape extents{shape.num_tokens, shape.hidden_size};
+  if (shape.strided) return maker.strided(shape.dtype, extents, shape.hidden_size + 16, fill);
+  return fill ? maker.input(shape.dtype, extents, fill) : maker.output(shape.dtype, extents);
+}
+
+MoeExpertsUp make_up(OperandMaker& maker, const MoeShape& shape) {
+  const Route route = draw_route(shape, maker.seed());
+  MoeExpertsUp op;
+  op.x = rows_of(maker, shape, fill::normal(1.0));
+  op.gate_up = case_parts::plain_weight(maker, shape.format, {shape.num_experts, 2 * shape.intermediate_size, shape.hidden_size},
+                                        fill::normal(1.0 / std::sqrt(static_cast<double>(shape.hidden_size))));
+  op.expert_offsets = maker.input(DType::kI32, {shape.num_experts + 1}, case_parts::listed(route.expert_offsets));
+  op.expert_pairs = maker.input(DType::kI32, {shape.num_tokens * shape.top_k}, case_parts::listed(route.expert_pairs));
+  op.out = maker.output(shape.dtype, {shape.num_tokens, shape.top_k, shape.intermediate_size});
+  return op;
+}
+
+MoeExpertsDown make_down(OperandMaker& maker, const MoeShape& shape, bool with_shared) {
+  const Route route = draw_route(shape, maker.seed());
+  MoeExpertsDown op;
+  op.act = maker.input(shape.dtype, {shape.num_tokens, shape.top_k, shape.intermediate_size}, fill::normal(1.0));
+  op.down = case_parts::plain_weight(maker, shape.format, {shape.num_experts, shape.hidden_size, shape.intermediate_size},
+                                     fill::normal(1.0 / std::sqrt(static_cast<double>(shape.intermediate_size))));
+  op.topk_ids = maker.input(DType::kI32, {shape.num_tokens, shape.top_k}, case_parts::listed(route.topk_ids));
+  op.topk_weights = maker.input(DType::kF32, {shape.num_tokens, shape.top_k}, fill::uniform(0.05, 0.5));
+  op.expert_offsets = maker.input(DType::kI32, {shape.num_experts + 1}, case_parts::listed(route.expert_offsets));
+  op.expert_pairs = maker.input(DType::kI32, {shape.num_tokens * shape.top_k}, case_parts::listed(route.expert_pairs));
+  if (with_shared) {
+    op.shared = rows_of(maker, shape, fill::normal(1.0));
+    op.shared_gate = shape.strided ? maker.strided(DType::kF32, {shape.num_tokens, 1}, 3, fill::normal(1.0))
+                                   : maker.input(DType::kF32, {shape.num_tokens, 1}, fill::normal(1.0));
+  }
+  op.out = rows_of(maker, shape, {});
+  return op;
+}
+
+/// Multiples of 1/16: far enough apart that float32 and float64 rank them alike, with many exact ties.
+Fill stepped_logits(int64_t steps) {
+  return [steps](std::mt19937_64& generator, std::span<double> values) {
+    fill::integers(-steps, steps)(generator, values);
+    for (double& value : values) value /= 16.0;
+  };
+}
+
+}  // namespace
+
+std::vector<OpCase<MoeRoute>> MoeRoute::cases() {
+  std::vector<OpCase<MoeRoute>> list;
+  const auto add = [&list](const std::string& name, int64_t num_tokens, int64_t num_experts, int64_t top_k, bool renormalise,
+                           const Fill& fill, int64_t row_stride = 0) {
+    using case_parts::sized;
+    const std::string full = name + sized("_T", num_tokens) + sized("_E", num_experts) + sized("_k", top_k) +
+                             (renormalise ? "" : "_not-renormalised") + (row_stride > 0 ? "_strided" : "");
+    list.push_back({.name = full, .make = [=](OperandMaker& maker) {
+                      const Shape logits{num_tokens, num_experts};
+                      MoeRoute op;
+                      op.logits = row_stride > 0 ? maker.strided(DType::kF32, logits, row_stride, fill)
+                                                 : maker.input(DType::kF32, logits, fill);
+                      op.topk_ids = maker.output(DType::kI32, {num_tokens, top_k});
+                      op.topk_weights = maker.output(DType::kF32, {num_tokens, top_k});
+                      op.expert_offsets = maker.output(DType::kI32, {num_experts + 1});
+                      op.expert_pairs = maker.output(DType::kI32, {num_tokens * top_k});
+                      op.norm_topk_prob = renormalise;
+                      return op;
+                    }});
+  };
+  for (const bool renormalise : {true, false}) {
+    add("ties", 1, 256, 8, renormalise, stepped_logits(40));
+    add("ties", 16, 256, 8, renormalise, stepped_logits(40));
+    add("ties", 5, 8, 2, renormalise, stepped_logits(20));
+    add("ties", 3, 512, 10, renormalise, stepped_logits(60));
+  }
+  add("ties", 7, 32, 8, true, stepped_logits(3));
+  add("all_equal", 3, 33, 5, true, fill::constant(0.25));
+  add("single", 1, 1, 1, true, stepped_logits(20));
+  add("all_chosen", 2, 4, 4, true, stepped_logits(20));
+  add("ties", 4, 30, 3, true, stepped_logits(40), 41);
+  add("prefill", 70, 8, 2, true, stepped_logits(40));
+  add("large", 4, 64, 2, false, stepped_logits(900));
+  return list;
+}
+
+std::vector<OpCase<MoeExpertsUp>> MoeExpertsUp::cases() {
+  std::vector<OpCase<MoeExpertsUp>> list;
+  for (const MoeShape& shape : kShapes) {
+    list.push_back({.name = name_of(shape), .make = [shape](OperandMaker& maker) { return make_up(maker, shape); }});
+  }
+  return list;
+}
+
+std::vector<OpCase<MoeExpertsDown>> MoeExpertsDown::cases() {
+  std::vector<OpCase<MoeExpertsDown>> list;
+  for (const MoeShape& shape : kShapes) {
+    for (const bool with_shared : {true, false}) {
+      list.push_back({.name = name_of(shape) + (with_shared ? "_shared" : ""),
+                      .make = [shape, with_shared](OperandMaker& maker) { return make_down(maker, shape, with_shared); }});
+    }
+  }
+  return list;
+}
+
+}  // namespace foretoken
