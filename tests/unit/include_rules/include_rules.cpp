@@ -11,7 +11,8 @@ namespace foretoken::include_rules {
 namespace {
 
 // What a folder may include besides itself. backends: its own top-level headers; backend: backends/<name>/; reference: the oracle
-// of the conformance suite, which lies in backends/cpu/reference/ and is no device.
+// of the conformance suite, which lies in backends/cpu/reference/ and is no device; conformance: the suite,
+// backends/conformance/.
 struct FolderRule {
   std::string_view folder;
   std::vector<std::string_view> may_include;
@@ -22,13 +23,14 @@ const std::vector<FolderRule>& folder_rules() {
       {"core", {}},
       {"backends", {"core"}},
       {"reference", {"core"}},
+      {"conformance", {"core", "backends", "reference"}},
       {"backend", {"core", "backends"}},
       {"cache", {"core", "backends"}},
       {"layers", {"core", "backends"}},
       {"models", {"core", "backends", "layers"}},
       {"speculative", {"core", "backends", "cache", "layers", "models"}},
-      {"apps", {"core", "backends", "reference", "cache", "layers", "models", "speculative"}},
-      {"tests", {"core", "backends", "backend", "reference", "cache", "layers", "models", "speculative", "apps"}},
+      {"apps", {"core", "backends", "reference", "conformance", "cache", "layers", "models", "speculative"}},
+      {"tests", {"core", "backends", "backend", "reference", "conformance", "cache", "layers", "models", "speculative", "apps"}},
   };
   return rules;
 }
@@ -49,11 +51,13 @@ const std::vector<SdkRule>& sdk_rules() {
   return rules;
 }
 
-/// core, backends, reference, backend (backends/<name>/), cache, ... ; empty for a path outside the project's folders.
+/// core, backends, reference, conformance, backend (backends/<name>/), cache, ... ; empty for a path outside the project's
+/// folders.
 std::string_view folder_of(std::string_view path) {
   const size_t slash = path.find('/');
   if (slash == std::string_view::npos) return {};
   if (path.starts_with("backends/cpu/reference/")) return "reference";
+  if (path.starts_with("backends/conformance/")) return "conformance";
   std::string_view top = path.substr(0, slash);
   if (top == "backends" && path.find('/', slash + 1) != std::string_view::npos) top = "backend";
   const auto rule = std::ranges::find(folder_rules(), top, &FolderRule::folder);
