@@ -57,6 +57,8 @@ class MtpProposer final : public DraftProposer {
   /// fast as the tenth.
   void prepare(const Tensor& next_token_ids, const Tensor& hidden, int64_t num_drafts);
 
+  /// The newest token and its drafts, [1 + max_drafts] I32: what propose returns the first rows of.
+  [[nodiscard]] const Tensor& block_token_ids() const { return block_token_ids_; }
   [[nodiscard]] const MtpHead& head() const { return head_; }
   [[nodiscard]] const PagedKvCache& cache() const { return cache_; }
 

@@ -1,0 +1,157 @@
+#include "speculative/engine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "backends/registry.h"
+#include "core/error.h"
+#include "models/bundled.h"
+#include "models/checkpoint.h"
+#include "models/synth.h"
+#include "models/weight_map.h"
+
+namespace foretoken {
+namespace {
+
+void check_options(const EngineOptions& options) {
+  const auto check = [](const char* what, int64_t got, int64_t min, int64_t max) {
+    if (got >= min && got <= max) return;
+    throw Error(ErrorCode::kInvalidArgument, {.what = what,
+                                              .where = "engine options",
+                                              .expected = std::to_string(min) + " .. " + std::to_string(max),
+                                              .got = std::to_string(got)});
+  };
+  check("speculative tokens", options.max_speculative_tokens, 0, TargetRunner::kMaxVerifyRows - 1);
+  check("prefill chunk", options.prefill_chunk, 1, 8192);
+  check("threads", options.num_threads, 0, 4096);
+  const DType kv_dtype = options.kv_dtype.value_or(DType::kBF16);
+  if (kv_dtype != DType::kF32 && kv_dtype != DType::kBF16) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "KV cache dtype",
+                                              .where = "engine options",
+                                              .expected = "F32 or BF16",
+                                              .got = std::string(to_string(kv_dtype))});
+  }
+}
+
+}  // namespace
+
+/// Everything that lives in device memory, in the order in which it depends on each other.
+struct Engine::Loaded {
+  Loaded(GpuBackend& backend, Stream& stream, LoadedModel loaded_model, const TargetRunnerOptions& options)
+      : model(std::move(loaded_model)), runner(backend, stream, model.config, model.target, options) {}
+
+  LoadedModel model;
+  TargetRunner runner;
+  std::optional<MtpProposer> proposer;
+  std::optional<TargetRunner> shadow;
+  std::optional<Generator> generator;
+};
+
+Engine::Engine(EngineOptions options) : options_(std::move(options)) {
+  check_options(options_);
+  open_model();
+  backend_ = BackendRegistry::instance().open(options_.backend, {.num_threads = options_.num_threads});
+  stream_ = backend_->create_stream();
+  choose_prefill_precision();
+  decide_speculation();
+}
+
+Engine::~Engine() = default;
+
+void Engine::open_model() {
+  ModelFiles files = open_model_files(options_.model);
+  config_ = std::move(files.config);
+  source_ = std::move(files.source);
+  const std::filesystem::path tokenizer_file = std::filesystem::path(source_->name()) / "tokenizer.json";
+  if (std::filesystem::is_regular_file(tokenizer_file)) {
+    tokenizer_.emplace(Tokenizer::load(tokenizer_file));
+  } else {
+    notes_.push_back("this model has no tokenizer: token ids only");
+  }
+}
+
+void Engine::choose_prefill_precision() {
+  if (options_.prefill_precision) {
+    prefill_precision_ = *options_.prefill_precision;
+    return;
+  }
+  const Availability& bf16 = backend_->capabilities().bf16_prefill;
+  prefill_precision_ = bf16 ? LinearPrecision::kBF16 : LinearPrecision::kExact;
+  notes_.push_back(bf16 ? "prefill with BF16 activations, which this device is faster with"
+                        : "prefill with float32 activations (BF16: " + bf16.reason() + ")");
+}
+
+void Engine::decide_speculation() {
+  mtp_absent_reason_ = plan_weights(*source_, config_)->mtp_absent_reason;
+  speculates_ = options_.max_speculative_tokens > 0 && mtp_absent_reason_.empty();
+  if (speculates_ || options_.max_speculative_tokens == 0) return;
+  if (options_.require_speculation) {
+    throw Error(ErrorCode::kUnsupported, source_->name() + ": speculation is not available: " + mtp_absent_reason_);
+  }
+  notes_.push_back("plain decoding, speculation is not available: " + mtp_absent_reason_);
+}
+
+void Engine::load(int64_t prompt_tokens, int64_t max_tokens) {
+  if (loaded_) throw Error(ErrorCode::kInvalidState, "this engine has loaded its model already");
+  if (prompt_tokens < 1) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
+  const int64_t context = config_.max_position_embeddings;
+  if (prompt_tokens >= context) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "the prompt does not fit into the model's context",
+                                              .expected = "fewer than " + std::to_string(context) + " tokens",
+                                              .got = std::to_string(prompt_tokens)});
+  }
+  if (max_tokens < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = "tokens to generate", .expected = "at least 1", .got = std::to_string(max_tokens)});
+  }
+  // Beyond the text: the rows of a verify step that stick out of it, and the pair key one ahead.
+  const int64_t room = std::min(max_tokens, context) + TargetRunner::kMaxVerifyRows + 1;
+  const TargetRunnerOptions runner_options{.max_seq_len = std::min(prompt_tokens + room, context),
+                                           .prefill_chunk = options_.prefill_chunk,
+                                           .prefill_precision = prefill_precision_,
+                                           .cache_dtype = kv_dtype(),
+                                           .keep_logits = options_.keep_logits || options_.self_check,
+                                           .override_drafts = options_.override_drafts};
+  auto loaded = std::make_unique<Loaded>(
+      *backend_, *stream_,
+      load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = options_.progress}), runner_options);
+  const LoadedModel& model = loaded->model;
+  TargetRunner& runner = loaded->runner;
+  if (speculates_) {
+    MtpProposer& proposer =
+        loaded->proposer.emplace(*backend_, model.config, *model.mtp, model.target.embed_tokens, model.target.lm_head,
+                                 MtpProposerOptions{.max_seq_len = runner_options.max_seq_len,
+                                                    .max_drafts = options_.max_speculative_tokens,
+                                                    .max_append_rows = options_.prefill_chunk,
+                                                    .cache_dtype = kv_dtype(),
+                                                    .hidden = options_.draft_hidden,
+                                                    .chain = options_.draft_chain});
+    const bool post_norm = options_.draft_hidden == HiddenKind::kPostNorm;
+    proposer.prepare(runner.picks(), post_norm ? runner.model().hidden() : runner.model().residual(),
+                     options_.max_speculative_tokens);
+    runner.prepare(proposer.block_token_ids(), options_.max_speculative_tokens);
+  } else {
+    runner.prepare({}, 0);
+  }
+  loaded->generator.emplace(*backend_, *stream_, runner, loaded->proposer ? &*loaded->proposer : nullptr);
+  if (options_.self_check) {
+    loaded->shadow.emplace(*backend_, *stream_, model.config, model.target, runner_options);
+    loaded->shadow->prepare({}, 0);
+    loaded->generator->enable_self_check(*loaded->shadow);
+  }
+  stream_->synchronize();
+  loaded_ = std::move(loaded);
+}
+
+Engine::Loaded& Engine::loaded() const {
+  if (!loaded_) throw Error(ErrorCode::kInvalidState, "the engine's model is not loaded yet");
+  return *loaded_;
+}
+
+const LoadedModel& Engine::model() const { return loaded().model; }
+TargetRunner& Engine::runner() { return loaded().runner; }
+MtpProposer* Engine::proposer() { return loaded().proposer ? &*loaded().proposer : nullptr; }
+Generator& Engine::generator() { return *loaded().generator; }
+
+}  // namespace foretoken

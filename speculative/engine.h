@@ -1,0 +1,109 @@
+// From the name of a model to text: opens a device, loads the model, and builds the target, the drafter and the generation loop
+// with memory for what the caller wants to do. What it decides by itself it says in notes().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "models/model_weights.h"
+#include "models/tokenizer.h"
+#include "speculative/generator.h"
+#include "speculative/mtp_proposer.h"
+#include "speculative/target_runner.h"
+
+namespace foretoken {
+
+struct EngineOptions {
+  std::string model;                                 // folder of a checkpoint, or "synth:..."; empty: the bundled checkpoint
+  std::string backend;                               // selector of BackendRegistry::open
+  int num_threads = 0;                               // of the CPU backend; 0: one per core
+  std::optional<DType> kv_dtype;                     // F32 or BF16; nothing: BF16
+  std::optional<LinearPrecision> prefill_precision;  // nothing: BF16 activations where the device is faster with them
+  int64_t max_speculative_tokens = 3;                // most drafts of a round, 0 .. 15; 0: no drafter
+  bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
+  HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
+  ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
+  bool keep_logits = false;                          // see TargetRunnerOptions
+  bool override_drafts = false;                      // allows GenerationOptions::forced
+  bool self_check = false;                           // compares all target logits with those of a second, plain sequence
+  int64_t prefill_chunk = 512;                       // prompt tokens of one pass
+  std::function<void(uint64_t done, uint64_t total)> progress{};  // of loading, in bytes
+};
+
+/// One model on one device, for one sequence at a time. Not thread-safe.
+class Engine {
+ public:
+  /// Opens the device and the model's files and checks them; reads no weights yet. Throws InvalidArgument (options, no such
+  /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required).
+  explicit Engine(EngineOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Loads the weights and reserves memory for sequences of `prompt_tokens` and `max_tokens` more, as far as the model's context
+  /// goes; records all Programs. Once per engine. Throws InvalidArgument (a prompt that is empty or leaves no room in the
+  /// context), OutOfMemory, Unsupported, and what load_model throws; nothing stays allocated then.
+  void load(int64_t prompt_tokens, int64_t max_tokens);
+
+  /// The folder or "synth:..." that was opened.
+  [[nodiscard]] const std::string& model_name() const { return source_->name(); }
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const WeightSource& source() const { return *source_; }
+  /// Null for models that come without one: token ids only.
+  [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// Whether rounds can draft.
+  [[nodiscard]] bool can_speculate() const { return speculates_; }
+  /// Why there is no draft head; empty when there is one.
+  [[nodiscard]] const std::string& mtp_absent_reason() const { return mtp_absent_reason_; }
+  /// What was chosen on the caller's behalf, one sentence each.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+  [[nodiscard]] DType kv_dtype() const { return options_.kv_dtype.value_or(DType::kBF16); }
+  [[nodiscard]] LinearPrecision prefill_precision() const { return prefill_precision_; }
+
+  [[nodiscard]] GpuBackend& backend() { return *backend_; }
+  [[nodiscard]] Stream& stream() { return *stream_; }
+
+  /// The parts that load() made; calling them before is InvalidState.
+  [[nodiscard]] const LoadedModel& model() const;
+  [[nodiscard]] TargetRunner& runner();
+  /// Null when can_speculate() says no.
+  [[nodiscard]] MtpProposer* proposer();
+  [[nodiscard]] Generator& generator();
+
+ private:
+  struct Loaded;
+
+  void open_model();
+  void choose_prefill_precision();
+  void decide_speculation();
+  [[nodiscard]] Loaded& loaded() const;
+
+  EngineOptions options_;
+  std::vector<std::string> notes_;
+  std::unique_ptr<GpuBackend> backend_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<WeightSource> source_;
+  ModelConfig config_;
+  std::optional<Tokenizer> tokenizer_;
+  LinearPrecision prefill_precision_ = LinearPrecision::kExact;
+  std::string mtp_absent_reason_;
+  bool speculates_ = false;
+  std::unique_ptr<Loaded> loaded_;
+};
+
+/// The files of a model: a checkpoint folder, or "synth:NAME[:layers=N][:seed=S]" for random weights in the shapes of a real model.
+struct ModelFiles {
+  ModelConfig config;
+  std::unique_ptr<WeightSource> source;
+};
+
+/// Opens and checks them, reads no weights. An empty name is the bundled checkpoint. Throws InvalidArgument and FormatError.
+[[nodiscard]] ModelFiles open_model_files(const std::string& name);
+
+}  // namespace foretoken

@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+
+#include "backends/registry.h"
+#include "cache/metadata_buffer.h"
+#include "cache/paged_kv_cache.h"
+#include "cache/recurrent_state_store.h"
+#include "core/error.h"
+
+namespace foretoken {
+namespace {
+
+class CacheMemory : public ::testing::Test {
+ protected:
+  std::unique_ptr<GpuBackend> backend_ = BackendRegistry::instance().open("cpu", {.num_threads = 1});
+  std::unique_ptr<Stream> stream_ = backend_->create_stream();
+};
+
+TEST_F(CacheMemory, LayersOfAKvCacheDoNotOverlap) {
+  const PagedKvCacheConfig config{.num_layers = 3,
+                                  .num_key_value_heads = 2,
+                                  .head_dim = 64,
+                                  .dtype = DType::kBF16,
+                                  .block_size = 16,
+                                  .num_blocks = 5,
+                                  .max_blocks_per_seq = 5};
+  PagedKvCache cache(*backend_, config);
+  EXPECT_EQ(cache.bytes(), PagedKvCache::bytes_for(config));
+  std::vector<Tensor> sides;
+  for (int64_t i = 0; i < 3; ++i) {
+    sides.push_back(cache.layer(i).k_cache);
+    sides.push_back(cache.layer(i).v_cache);
+  }
+  for (size_t i = 0; i < sides.size(); ++i) {
+    EXPECT_EQ(sides[i].shape(), (Shape{5, 16, 2, 64}));
+    for (size_t j = 0; j < i; ++j) EXPECT_FALSE(sides[i].view().overlaps(sides[j].view()));
+  }
+}
+
+TEST_F(CacheMemory, RefusesDtypesWithoutAKvFormat) {
+  EXPECT_THROW(
+      PagedKvCache(*backend_, {.num_layers = 1, .num_key_value_heads = 1, .head_dim = 64, .dtype = DType::kI32, .num_blocks = 1}),
+      Error);
+  EXPECT_EQ(backend_->allocated_bytes(), 0U);
+}
+
+TEST_F(CacheMemory, AFreshStateSlotIsZeroAlsoAfterUse) {
+  RecurrentStateStore store(*backend_, {.num_layers = 2,
+                                        .num_slots = 2,
+                                        .max_record_rows = 4,
+                                        .conv_channels = 8,
+                                        .num_key_heads = 1,
+                                        .num_value_heads = 2,
+                                        .key_head_dim = 4,
+                                        .value_head_dim = 4});
+  const int32_t first = *store.allocate(*stream_);
+  const Tensor state = store.layer(1).state.rows(first, 1);
+  stream_->run([&](CommandList& cmd) { cmd.fill(state.view(), 0x7fc00000U); });
+  store.release(first);
+  EXPECT_THROW(store.release(first), Error);
+  ASSERT_EQ(store.allocate(*stream_), first);
+  std::vector<float> values(static_cast<size_t>(state.shape().num_elements()), 1.0F);
+  stream_->download(state.view(), std::as_writable_bytes(std::span(values)));
+  EXPECT_EQ(values, std::vector<float>(values.size(), 0.0F));
+  EXPECT_TRUE(store.allocate(*stream_).has_value());
+  EXPECT_FALSE(store.allocate(*stream_).has_value());
+}
+
+TEST_F(CacheMemory, MetadataArrivesInOneUpload) {
+  MetadataBuffer metadata;
+  const auto positions = metadata.add(DType::kI32, {3});
+  const auto slots = metadata.add(DType::kI64, {2});
+  const auto table = metadata.add(DType::kI32, {1, 8});
+  metadata.allocate(*backend_);
+  EXPECT_THROW(metadata.add(DType::kI32, {1}), Error);
+  std::iota(metadata.i32(positions).begin(), metadata.i32(positions).end(), 5);
+  metadata.i64(slots)[1] = -1;
+  metadata.i32(table)[2] = 9;
+  metadata.upload(*stream_, table, 3);
+
+  std::array<int64_t, 2> slot_values{};
+  stream_->download(metadata.tensor(slots).view(), std::as_writable_bytes(std::span(slot_values)));
+  EXPECT_EQ(slot_values[1], -1);
+  std::array<int32_t, 3> table_values{};
+  stream_->download(metadata.tensor(table).view().slice(0, sizeof(table_values)),
+                    std::as_writable_bytes(std::span(table_values)));
+  EXPECT_EQ(table_values[2], 9);
+}
+
+}  // namespace
+}  // namespace foretoken
