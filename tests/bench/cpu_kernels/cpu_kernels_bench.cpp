@@ -1,0 +1,151 @@
+// Attention, delta rule, commit and norms on one thread, with the kernels of the best instruction set of this machine.
+#include <benchmark/benchmark.h>
+
+#include "tests/unit/cpu_kernels/direct_list.h"
+
+namespace foretoken::cpu {
+namespace {
+
+DirectList& list() {
+  static DirectList best(runs_here(Isa::kAvx512) ? Isa::kAvx512 : runs_here(Isa::kAvx2) ? Isa::kAvx2 : Isa::kScalar);
+  return best;
+}
+
+/// Query heads per key head as in the checkpoints of the family: D 64: 4 / 2, D 256: 8 / 2.
+void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, bool bf16) {
+  constexpr int64_t kBlockSize = 16, kKeyHeads = 2;
+  const int64_t query_heads = head_dim == 64 ? 4 : 8;
+  const int64_t blocks = (context + kBlockSize - 1) / kBlockSize;
+  const Shape cache_shape{blocks, kBlockSize, kKeyHeads, head_dim};
+  const Floats k = random_floats(cache_shape, 1), v = random_floats(cache_shape, 2);
+  const Halves k_half(DType::kBF16, cache_shape), v_half(DType::kBF16, cache_shape);
+  const Floats q = random_floats({rows, query_heads, head_dim}, 3), gate = random_floats({rows, query_heads, 2 * head_dim}, 4);
+  const Floats out = zeros({rows, query_heads, head_dim});
+  const Ints table(DType::kI32, {1, blocks}), seq_lens = ints({static_cast<int32_t>(context)});
+  const Ints starts = ints({0, static_cast<int32_t>(rows)});
+  for (int64_t i = 0; i < blocks; ++i) table.data()[i] = static_cast<int32_t>(i);
+  GatedAttention op{.q = q,
+                    .q_gate = gate,
+                    .k_cache = bf16 ? k_half.tensor() : k.tensor(),
+                    .v_cache = bf16 ? v_half.tensor() : v.tensor(),
+                    .block_table = table,
+                    .seq_lens = seq_lens,
+                    .query_start_loc = starts,
+                    .out = out,
+                    .workspace = {},
+                    .scale = 0.125F,
+                    .max_seq_len = context};
+  const Owned<uint8_t> workspace(DType::kU8, {static_cast<int64_t>(ops::workspace_bytes(list().ops(), op))});
+  op.workspace = workspace;
+  for (auto _ : state) ops::dispatch(list(), op);
+  const int64_t element_bytes = bf16 ? 2 : 4;
+  state.SetBytesProcessed(state.iterations() * context * kKeyHeads * head_dim * 2 * element_bytes);
+}
+
+void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int64_t dim, StateUpdate update) {
+  const int64_t key_heads = value_heads / 2, channels = 2 * key_heads * dim + value_heads * dim;
+  const Floats qkv = random_floats({rows, channels}, 1), b = random_floats({rows, value_heads}, 2);
+  const Floats a = random_floats({rows, value_heads}, 3), a_log = random_floats({value_heads}, 4),
+               bias = random_floats({value_heads}, 5);
+  const Floats states = random_floats({1, value_heads, dim, dim}, 6), out = zeros({rows, value_heads, dim});
+  const Floats keys = zeros({1, rows, key_heads, dim}), deltas = zeros({1, rows, value_heads, dim});
+  const Floats decays = zeros({1, rows, value_heads});
+  const Ints starts = ints({0, static_cast<int32_t>(rows)}), slots = ints({0});
+  const GatedDeltaRule op{.qkv = qkv,
+                          .b = b,
+                          .a = a,
+                          .A_log = a_log,
+                          .dt_bias = bias,
+                          .query_start_loc = starts,
+                          .state_slots = slots,
+                          .state = states,
+                          .key_record = keys,
+                          .delta_record = deltas,
+                          .decay_record = decays,
+                          .out = out,
+                          .update = update};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+void commit(benchmark::State& state, int32_t rows, int64_t value_heads, int64_t dim) {
+  const int64_t key_heads = value_heads / 2, channels = 2 * key_heads * dim + value_heads * dim;
+  const Floats conv_record = random_floats({1, 5, channels}, 1), keys = random_floats({1, 5, key_heads, dim}, 2, 0.1F);
+  const Floats deltas = random_floats({1, 5, value_heads, dim}, 3), decays = zeros({1, 5, value_heads});
+  const Floats conv_state = zeros({1, channels, 3}), states = random_floats({1, value_heads, dim, dim}, 4);
+  decays.fill(0.9F);
+  const Ints counts = ints({rows}), slots = ints({0});
+  const RecurrentCommit op{.num_commit = counts,
+                           .state_slots = slots,
+                           .conv_record = conv_record,
+                           .key_record = keys,
+                           .delta_record = deltas,
+                           .decay_record = decays,
+                           .conv_state = conv_state,
+                           .state = states};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+void rms_norm(benchmark::State& state, int64_t rows, int64_t hidden) {
+  const Floats x = random_floats({rows, hidden}, 1), weight = random_floats({hidden}, 2), out = zeros({rows, hidden});
+  const RmsNorm op{.x = x, .weight = weight, .out = out};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+void rms_norm_gated(benchmark::State& state, int64_t rows, int64_t heads, int64_t dim) {
+  const Floats x = random_floats({rows, heads, dim}, 1), gate = random_floats({rows, heads, dim}, 2),
+               weight = random_floats({dim}, 3);
+  const Floats out = zeros({rows, heads, dim});
+  const RmsNormGated op{.x = x, .gate = gate, .weight = weight, .out = out};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+void causal_conv(benchmark::State& state, int64_t rows, int64_t channels) {
+  const Floats x = random_floats({rows, channels}, 1), weight = random_floats({channels, 4}, 2), out = zeros({rows, channels});
+  const Floats conv_state = zeros({1, channels, 3});
+  const Ints starts = ints({0, static_cast<int32_t>(rows)}), slots = ints({0});
+  const CausalConv1dSilu op{.x = x,
+                            .weight = weight,
+                            .query_start_loc = starts,
+                            .state_slots = slots,
+                            .conv_state = conv_state,
+                            .conv_record = {},
+                            .out = out};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+void argmax(benchmark::State& state, int64_t vocab_size) {
+  const Floats logits = random_floats({1, vocab_size}, 1);
+  const Ints ids = ints({0});
+  const Argmax op{.logits = logits, .token_ids = ids};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+BENCHMARK_CAPTURE(attention, rows1_ctx256_d64, 1, 256, 64, false);
+BENCHMARK_CAPTURE(attention, rows4_ctx256_d64, 4, 256, 64, false);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d64, 1, 3000, 64, false);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d64, 4, 3000, 64, false);
+BENCHMARK_CAPTURE(attention, rows1_ctx256_d256, 1, 256, 256, false);
+BENCHMARK_CAPTURE(attention, rows4_ctx256_d256, 4, 256, 256, false);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256, 1, 3000, 256, false);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256, 4, 3000, 256, false);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256_bf16, 1, 3000, 256, true);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_bf16, 4, 3000, 256, true);
+BENCHMARK_CAPTURE(attention, prefill512_d64, 512, 512, 64, false);
+BENCHMARK_CAPTURE(attention, prefill512_d256, 512, 512, 256, false);
+BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace);
+BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord);
+BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace);
+BENCHMARK_CAPTURE(delta_rule, rows1_16x128, 1, 16, 128, StateUpdate::kInPlace);
+BENCHMARK_CAPTURE(delta_rule, rows4_16x128_record, 4, 16, 128, StateUpdate::kRecord);
+BENCHMARK_CAPTURE(commit, rows1_4x64, 1, 4, 64);
+BENCHMARK_CAPTURE(commit, rows1_16x128, 1, 16, 128);
+BENCHMARK_CAPTURE(commit, rows4_16x128, 4, 16, 128);
+BENCHMARK_CAPTURE(rms_norm, rows1_h192, 1, 192);
+BENCHMARK_CAPTURE(rms_norm, rows1_h5120, 1, 5120);
+BENCHMARK_CAPTURE(rms_norm_gated, rows1_16x128, 1, 16, 128);
+BENCHMARK_CAPTURE(causal_conv, rows1_c512, 1, 512);
+BENCHMARK_CAPTURE(causal_conv, rows4_c8192, 4, 8192);
+BENCHMARK_CAPTURE(argmax, v248320, 248320);
+
+}  // namespace
+}  // namespace foretoken::cpu
