@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "backends/cpu/cpu_buffer.h"
 #include "backends/cpu/cpu_command_list.h"
@@ -24,19 +23,14 @@ int choose_num_threads(int asked) {
   return asked == 0 ? usable_cores() : asked;
 }
 
-bool is_eager() {
-  const char* value = std::getenv("FORETOKEN_EAGER");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
 }  // namespace
 
-CpuBackend::CpuBackend(const BackendOptions& options)
+CpuBackend::CpuBackend(const BackendOptions& options, bool eager)
     : num_threads_(choose_num_threads(options.num_threads)),
       kernels_(select_isa(std::getenv("FORETOKEN_CPU_ISA"))),
       capabilities_(cpu_capabilities(kernels_.isa(), num_threads_)),
       ops_(make_op_table(kernels_)),
-      eager_(is_eager()),
+      eager_(eager),
       pool_(num_threads_, /*spin=*/num_threads_ <= usable_cores()) {}
 
 Buffer CpuBackend::allocate(size_t bytes, MemoryKind kind) {

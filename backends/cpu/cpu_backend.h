@@ -16,9 +16,9 @@ namespace foretoken::cpu {
 /// Streams of one backend may be used by several host threads, one thread each: their work takes turns on the pool.
 class CpuBackend final : public GpuBackend {
  public:
-  /// Throws InvalidArgument for a number of threads out of range or an unknown FORETOKEN_CPU_ISA, Unsupported for an instruction
-  /// set that this machine lacks.
-  explicit CpuBackend(const BackendOptions& options);
+  /// `eager`: Programs run launch by launch. Throws InvalidArgument for a number of threads out of range or an unknown
+  /// FORETOKEN_CPU_ISA, Unsupported for an instruction set that this machine lacks.
+  CpuBackend(const BackendOptions& options, bool eager);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;

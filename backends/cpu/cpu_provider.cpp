@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/cpu_info.h"
@@ -34,10 +35,15 @@ class CpuProvider final : public BackendProvider {
       throw Error(ErrorCode::kInvalidArgument,
                   {.what = "no such CPU device", .expected = "cpu:0", .got = "cpu:" + std::to_string(device_index)});
     }
-    return std::make_unique<CpuBackend>(options);
+    return std::make_unique<CpuBackend>(options, is_eager());
   }
 
  private:
+  static bool is_eager() {
+    const char* value = std::getenv("FORETOKEN_EAGER");
+    return value != nullptr && std::string_view(value) == "1";
+  }
+
   static const char* forced_isa() { return std::getenv("FORETOKEN_CPU_ISA"); }
 };
 

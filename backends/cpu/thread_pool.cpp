@@ -27,34 +27,45 @@ ThreadPool::ThreadPool(int num_threads, bool spin)
     for (int worker = 1; worker < num_threads; ++worker) threads_.emplace_back([this, worker] { worker_main(worker); });
   } catch (...) {  // no more threads: those that run must leave before they are joined
     stop_ = true;
-    region_.value.fetch_add(1);
-    region_.value.notify_all();
+    begin_region();
     throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
   stop_ = true;
-  region_.value.fetch_add(1);
-  region_.value.notify_all();
+  begin_region();
 }
 
 void ThreadPool::run_region(Call call, void* context) {
   const std::scoped_lock lock(region_mutex_);
   call_ = call;
   context_ = context;
-  // Sequentially consistent: a worker that goes to sleep either sees the new count or is seen by notify_all.
-  region_.value.fetch_add(1, std::memory_order_seq_cst);
-  region_.value.notify_all();
+  begin_region();
   call(context, 0);
   barrier(0);
+}
+
+// Sequentially consistent on both sides: a thread that goes to sleep either sees the new count or is seen here.
+void ThreadPool::begin_region() {
+  region_.value.fetch_add(1, std::memory_order_seq_cst);
+  if (num_sleeping_.value.load(std::memory_order_seq_cst) > 0) region_.value.notify_all();
+}
+
+void ThreadPool::wait_region(uint32_t seen) {
+  for (int spin = 0; spin < idle_spins_; ++spin) {
+    if (region_.value.load(std::memory_order_acquire) != seen) return;
+    _mm_pause();
+  }
+  num_sleeping_.value.fetch_add(1, std::memory_order_seq_cst);
+  region_.value.wait(seen, std::memory_order_seq_cst);
+  num_sleeping_.value.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void ThreadPool::worker_main(int worker) {
   uint32_t seen = 0;
   for (;;) {
-    for (int spin = 0; spin < idle_spins_ && region_.value.load(std::memory_order_acquire) == seen; ++spin) _mm_pause();
-    region_.value.wait(seen, std::memory_order_acquire);
+    wait_region(seen);
     ++seen;
     if (stop_) return;
     call_(context_, worker);

@@ -56,6 +56,8 @@ class ThreadPool {
   using Call = void (*)(void* context, int worker);
 
   void run_region(Call call, void* context);
+  void begin_region();
+  void wait_region(uint32_t seen);
   void worker_main(int worker);
   void wait_signal(const std::atomic<uint32_t>& signal, uint32_t count) const;
 
@@ -67,7 +69,8 @@ class ThreadPool {
   Call call_ = nullptr;
   void* context_ = nullptr;
   bool stop_ = false;
-  Flag region_;  // counts regions
+  Flag region_;        // counts regions
+  Flag num_sleeping_;  // threads that wait for a region in the kernel
   std::vector<std::jthread> threads_;
 };
 
