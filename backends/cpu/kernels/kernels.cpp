@@ -1,5 +1,7 @@
 #include "backends/cpu/kernels/kernels.h"
 
+#include "backends/cpu/onednn.h"
+
 namespace foretoken::cpu {
 namespace {
 
@@ -18,7 +20,10 @@ std::vector<KernelEntry> kernels_for(Isa isa) {
   switch (isa) {
     case Isa::kScalar: FORETOKEN_ADD_CPU_KERNELS(scalar); break;
     case Isa::kAvx2: FORETOKEN_ADD_CPU_KERNELS(avx2); break;
-    case Isa::kAvx512: FORETOKEN_ADD_CPU_KERNELS(avx512); break;
+    case Isa::kAvx512:
+      FORETOKEN_ADD_CPU_KERNELS(avx512);
+      append(list, onednn_kernels());
+      break;
   }
   return list;
 }

@@ -1,6 +1,7 @@
 // linear, linear_silu_mul and linear_argmax (core/ops/linear.h). Row-invariant: every sum comes from tile_sums.
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/linear_params.h"
+#include "backends/cpu/kernels/linear_prefill.h"
 #include "backends/cpu/kernels/linear_tile.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
@@ -143,6 +144,9 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-void add_linear_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+void add_linear_kernels(std::vector<KernelEntry>& list) {
+  append(list, kEntries);
+  add_prefill_kernels(list);
+}
 
 }  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

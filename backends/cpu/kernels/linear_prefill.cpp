@@ -1,0 +1,124 @@
+// Rounding activations to BF16 for the matrix product of prefill, and writing its transposed result out. Matrix hardware comes
+// with AVX-512, so there is no other version.
+#include "backends/cpu/kernels/linear_prefill.h"
+
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/linear_prefill_params.h"
+#include "backends/cpu/kernels/linear_tile.h"
+
+namespace foretoken::cpu::FORETOKEN_CPU_ISA {
+
+#if defined(__AVX512F__)
+namespace {
+
+/// BF16 of sixteen values, NaN included.
+FORETOKEN_SIMD_INLINE void round_lanes(F32x16 value, uint16_t* out) {
+  store_bf16(value, out);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(value.v, value.v, _CMP_UNORD_Q);
+  for (size_t i = 0; is_nan != 0 && i < kLanes; ++i) {
+    if ((is_nan >> i & 1) != 0) out[i] = 0x7fc0;
+  }
+}
+
+void prefill_round(const PrefillRoundParams& p, uint32_t begin, uint32_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    uint16_t* out = pointer<uint16_t>(p.out) + row * p.in_features;
+    if (row >= p.num_rows) {
+      __builtin_memset(out, 0, p.in_features * sizeof(uint16_t));
+      continue;
+    }
+    const float* x = pointer<const float>(p.x) + row * p.x_stride;
+    size_t k = 0;
+    for (; k + kLanes <= p.in_features; k += kLanes) round_lanes(F32x16::load(x + k), out + k);
+    if (k < p.in_features) {
+      uint16_t tail[kLanes];
+      round_lanes(F32x16::load_partial(x + k, p.in_features - k), tail);
+      __builtin_memcpy(out + k, tail, (p.in_features - k) * sizeof(uint16_t));
+    }
+  }
+}
+
+/// tile[i] lane j becomes tile[j] lane i.
+FORETOKEN_SIMD_INLINE void transpose(__m512* tile) {
+  __m512 t[kLanes];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kLanes; i += 2) {
+    t[i] = _mm512_unpacklo_ps(tile[i], tile[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(tile[i], tile[i + 1]);
+  }
+  const auto low = [](__m512 a, __m512 b) {
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+  };
+  const auto high = [](__m512 a, __m512 b) {
+    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+  };
+  // Quarter q of tile[4 i + j] then holds column 4 q + j of rows 4 i .. 4 i + 3.
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kLanes; i += 4) {
+    tile[i] = low(t[i], t[i + 2]);
+    tile[i + 1] = high(t[i], t[i + 2]);
+    tile[i + 2] = low(t[i + 1], t[i + 3]);
+    tile[i + 3] = high(t[i + 1], t[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (size_t j = 0; j < 4; ++j) {
+    const __m512 even_top = _mm512_shuffle_f32x4(tile[j], tile[4 + j], 0x88);
+    const __m512 odd_top = _mm512_shuffle_f32x4(tile[j], tile[4 + j], 0xdd);
+    const __m512 even_bottom = _mm512_shuffle_f32x4(tile[8 + j], tile[12 + j], 0x88);
+    const __m512 odd_bottom = _mm512_shuffle_f32x4(tile[8 + j], tile[12 + j], 0xdd);
+    tile[j] = _mm512_shuffle_f32x4(even_top, even_bottom, 0x88);
+    tile[8 + j] = _mm512_shuffle_f32x4(even_top, even_bottom, 0xdd);
+    tile[4 + j] = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0x88);
+    tile[12 + j] = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0xdd);
+  }
+}
+
+/// Sixteen rows of outputs from `columns` rows of `product`, `stride` apart: tile[row] lane = column.
+FORETOKEN_SIMD_INLINE void load_transposed(const float* product, size_t stride, size_t columns, __m512* tile) {
+  for (size_t c = 0; c < kLanes; ++c) tile[c] = c < columns ? _mm512_loadu_ps(product + c * stride) : _mm512_setzero_ps();
+  transpose(tile);
+}
+
+void prefill_store(const PrefillStoreParams& p, uint32_t begin, uint32_t end) {
+  const size_t tiles = (p.out_features + kPrefillStoreColumns - 1) / kPrefillStoreColumns;
+  for (size_t item = begin; item < end; ++item) {
+    const size_t first_row = item / tiles * kPrefillChunkRows;
+    const size_t chunk_rows = smaller(kPrefillChunkRows, p.padded_rows - first_row);
+    const size_t first_column = item % tiles * kPrefillStoreColumns;
+    const size_t last_column = smaller(first_column + kPrefillStoreColumns, p.out_features);
+    for (size_t row = first_row; row < smaller(first_row + chunk_rows, p.num_rows); row += kLanes) {
+      const size_t rows = smaller(kLanes, p.num_rows - row);
+      for (size_t column = first_column; column < last_column; column += kLanes) {
+        const size_t columns = smaller(kLanes, last_column - column);
+        const size_t at = first_row * p.out_features + column * chunk_rows + (row - first_row);
+        __m512 tile[kLanes];
+        load_transposed(pointer<const float>(p.product) + at, chunk_rows, columns, tile);
+        if (p.up != 0) {
+          __m512 up[kLanes];
+          load_transposed(pointer<const float>(p.up) + at, chunk_rows, columns, up);
+          for (size_t r = 0; r < rows; ++r) tile[r] = (silu(F32x16{tile[r]}) * F32x16{up[r]}).v;
+        }
+        for (size_t r = 0; r < rows; ++r) {
+          F32x16{tile[r]}.store_partial(pointer<float>(p.out) + (row + r) * p.out_stride + column, columns);
+        }
+      }
+    }
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    kernel_entry<PrefillRoundParams, prefill_round>("prefill_round"),
+    kernel_entry<PrefillStoreParams, prefill_store>("prefill_store"),
+};
+
+}  // namespace
+
+void add_prefill_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+
+#else
+
+void add_prefill_kernels(std::vector<KernelEntry>&) {}
+
+#endif
+
+}  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

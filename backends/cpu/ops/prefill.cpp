@@ -1,0 +1,151 @@
+// linear and linear_silu_mul with activations rounded to BF16, on matrix hardware: out^T = W x^T, so that the weights are read
+// where the checkpoint has them, while the few activations are packed for each call. Work is cut by N, K and T only, so the same
+// call gives the same bits on any number of threads.
+#include "backends/cpu/cpu_ops.h"
+#include "backends/cpu/kernels/linear_prefill_params.h"
+#include "backends/cpu/onednn.h"
+#include "backends/cpu/ops/linear_support.h"
+#include "core/ops/linear.h"
+
+namespace foretoken::cpu {
+namespace {
+
+/// Below this, rounding and transposing cost more than the faster product saves.
+constexpr int64_t kMinRows = 8;
+
+struct PrefillKernels {
+  Kernel<PrefillRoundParams> round;
+  Kernel<Bf16MatmulParams> pack;
+  Kernel<Bf16MatmulParams> multiply;
+  Kernel<PrefillStoreParams> store;
+
+  explicit PrefillKernels(const KernelModule& module)
+      : round(module.resolve_optional<PrefillRoundParams>("prefill_round")),
+        pack(module.resolve_optional<Bf16MatmulParams>("onednn_pack")),
+        multiply(module.resolve_optional<Bf16MatmulParams>("onednn_matmul")),
+        store(module.resolve_optional<PrefillStoreParams>("prefill_store")) {}
+
+  [[nodiscard]] Availability available() const {
+    const Availability onednn = onednn_bf16();
+    if (!onednn) return onednn;
+    return round && pack && multiply && store ? Availability::yes() : Availability::no("needs the avx512 kernels");
+  }
+};
+
+size_t align_up(size_t value, size_t alignment) { return (value + alignment - 1) / alignment * alignment; }
+
+/// Sizes of a call, and where its parts lie in the workspace.
+struct Plan {
+  uint32_t rows, padded_rows, in_features, out_features, slice_rows, num_slices, num_chunks;
+  size_t packed_stride, packed_offset, product_offset, product_bytes;
+
+  Plan(const Tensor& x, const LinearWeight& w)
+      : rows(extent(x, 0)),
+        padded_rows(ceil_div(rows, kPrefillRowAlignment) * kPrefillRowAlignment),
+        in_features(extent(x, 1)),
+        out_features(static_cast<uint32_t>(w.out_features())),
+        // A slice stays in a second-level cache of 1 MiB while the chunks pass; narrow layers are cut finer, for more threads.
+        slice_rows(out_features <= 1024 || in_features > 2048 ? 64 : 128),
+        num_slices(ceil_div(out_features, slice_rows)),
+        num_chunks(ceil_div(padded_rows, kPrefillChunkRows)),
+        packed_stride(0),
+        packed_offset(align_up(size_t{padded_rows} * in_features * sizeof(uint16_t), 64)),
+        product_offset(0),
+        product_bytes(align_up(size_t{padded_rows} * out_features * sizeof(float), 64)) {
+    packed_stride = align_up(std::max(packed_bytes(matmul(0, 0)), packed_bytes(matmul(0, num_chunks - 1))), 64);
+    product_offset = packed_offset + packed_stride * num_chunks;
+  }
+
+  [[nodiscard]] const Bf16Matmul& matmul(uint32_t slice, uint32_t chunk) const {
+    return bf16_matmul(std::min(slice_rows, out_features - slice * slice_rows), in_features,
+                       std::min(kPrefillChunkRows, padded_rows - chunk * kPrefillChunkRows));
+  }
+  [[nodiscard]] size_t workspace_bytes(size_t num_products) const { return product_offset + num_products * product_bytes; }
+
+  [[nodiscard]] Bf16MatmulParams matmul_params(uint64_t workspace) const {
+    Bf16MatmulParams params{.matmuls = {},
+                            .x = workspace,
+                            .packed = workspace + packed_offset,
+                            .packed_stride = packed_stride,
+                            .weight = 0,
+                            .product = 0,
+                            .in_features = in_features,
+                            .out_features = out_features,
+                            .slice_rows = slice_rows,
+                            .num_slices = num_slices,
+                            .num_chunks = num_chunks,
+                            .reserved = 0};
+    for (const bool last_slice : {false, true}) {
+      for (const bool last_chunk : {false, true}) {
+        const Bf16Matmul& chosen = matmul(last_slice ? num_slices - 1 : 0, last_chunk ? num_chunks - 1 : 0);
+        params.matmuls[last_slice][last_chunk] = reinterpret_cast<uint64_t>(&chosen);
+      }
+    }
+    return params;
+  }
+};
+
+/// Multiplies x by each of `weights` (one, or gate and up) and writes `out`.
+void launch(CommandList& cmd, const PrefillKernels& kernels, const Plan& plan, const Tensor& x,
+            std::initializer_list<const LinearWeight*> weights, const Tensor& out, uint64_t workspace,
+            std::span<const Access> accesses) {
+  const PrefillRoundParams round{
+      .x = x.address(), .out = workspace, .x_stride = stride(x), .num_rows = plan.rows, .in_features = plan.in_features};
+  kernels.round(cmd, Grid{plan.padded_rows}, round, accesses);
+  Bf16MatmulParams params = plan.matmul_params(workspace);
+  kernels.pack(cmd, Grid{plan.num_chunks}, params, accesses);
+  PrefillStoreParams store{.product = workspace + plan.product_offset,
+                           .up = 0,
+                           .out = out.address(),
+                           .out_stride = stride(out),
+                           .num_rows = plan.rows,
+                           .padded_rows = plan.padded_rows,
+                           .out_features = plan.out_features,
+                           .reserved = 0};
+  params.product = store.product;
+  for (const LinearWeight* weight : weights) {
+    params.weight = weight->weight.address();
+    kernels.multiply(cmd, Grid{plan.num_slices * plan.num_chunks}, params, accesses);
+    if (params.product != store.product) store.up = params.product;
+    params.product += plan.product_bytes;
+  }
+  kernels.store(cmd, Grid{plan.num_chunks * ceil_div(plan.out_features, kPrefillStoreColumns)}, store, accesses);
+}
+
+Availability accepts(const Availability& kernels, LinearPrecision precision, const Tensor& x, const Tensor& out,
+                     WeightFormat format) {
+  if (precision != LinearPrecision::kBF16) return Availability::no("the call asks for exact activations");
+  if (!kernels) return kernels;
+  const Availability f32 = activations_are_f32({&x, &out});
+  if (!f32) return f32;
+  if (format != WeightFormat::kBF16) return Availability::no("weights are " + std::string(to_string(format)) + ", not bf16");
+  if (x.dim(0) < kMinRows) return Availability::no("fewer than " + std::to_string(kMinRows) + " rows");
+  return Availability::yes();
+}
+
+}  // namespace
+
+void add_prefill_ops(OpTable& table, const KernelModule& module) {
+  const PrefillKernels kernels(module);
+  const Availability available = kernels.available();
+  table.add<Linear>(
+      "onednn",
+      [kernels](CommandList& cmd, const Linear& op) {
+        const Plan plan(op.x, op.w);
+        const uint64_t workspace = checked_workspace("linear", op.workspace, plan.workspace_bytes(1));
+        launch(cmd, kernels, plan, op.x, {&op.w}, op.out, workspace, accesses_of(op));
+      },
+      [available](const Linear& op) { return accepts(available, op.precision, op.x, op.out, op.w.format); },
+      [](const Linear& op) { return Plan(op.x, op.w).workspace_bytes(1); });
+  table.add<LinearSiluMul>(
+      "onednn",
+      [kernels](CommandList& cmd, const LinearSiluMul& op) {
+        const Plan plan(op.x, op.gate);
+        const uint64_t workspace = checked_workspace("linear_silu_mul", op.workspace, plan.workspace_bytes(2));
+        launch(cmd, kernels, plan, op.x, {&op.gate, &op.up}, op.out, workspace, accesses_of(op));
+      },
+      [available](const LinearSiluMul& op) { return accepts(available, op.precision, op.x, op.out, op.gate.format); },
+      [](const LinearSiluMul& op) { return Plan(op.x, op.gate).workspace_bytes(2); });
+}
+
+}  // namespace foretoken::cpu
