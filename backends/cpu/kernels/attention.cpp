@@ -16,11 +16,12 @@ constexpr float kMinusInfinity = -__builtin_inff();
 constexpr size_t kKeys = kAttentionKeys;
 static_assert(kKeys == kLanes);
 #if defined(__AVX512F__)
-constexpr size_t kKeyTile = 16;  // keys whose sums stay in registers together
+constexpr size_t kSumRegisters = 16;  // sums that stay in registers together
+constexpr size_t kQueryTile = 4;      // queries that share each load of a key or value
 #else
-constexpr size_t kKeyTile = 4;
+constexpr size_t kSumRegisters = 4;
+constexpr size_t kQueryTile = 2;
 #endif
-constexpr size_t kValueTile = 4;  // accumulator vectors that stay in registers together
 
 FORETOKEN_SIMD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -80,7 +81,8 @@ FORETOKEN_SIMD_INLINE void read_cache(const void* cache, bool is_bf16, size_t of
       const uint16_t* source = static_cast<const uint16_t*>(cache) + offset + i;
       lanes = count == kLanes ? F32x16::load(source) : load_partial_bf16(source, count);
     } else {
-      lanes = F32x16::load_partial(static_cast<const float*>(cache) + offset + i, count);
+      const float* source = static_cast<const float*>(cache) + offset + i;
+      lanes = count == kLanes ? F32x16::load(source) : F32x16::load_partial(source, count);
     }
     lanes.store(out + i);
   }
@@ -111,69 +113,122 @@ FORETOKEN_SIMD_INLINE void gather_keys(const GatedAttentionParams& p, size_t b, 
   }
 }
 
-/// q . k for each key of the block, lane i of a product going to sum i of sixteen.
-FORETOKEN_SIMD_INLINE F32x16 dot_products(const float* q, size_t head_dim, const KeyBlock& block) {
-  F32x16 sums[kKeys];
+/// One row and head, and where its partial result is.
+struct Query {
+  const float* q;
+  Partial partial;
+};
+
+FORETOKEN_SIMD_INLINE Query query_at(const GatedAttentionParams& p, size_t row, size_t head, size_t slot) {
+  return {p.q + row * p.q_stride + head * p.head_dim, partial_at(p, row, head, slot)};
+}
+
+/// scores[n] = q_n . k for each key of the block, lane i of a product going to sum i of sixteen.
+template <size_t N>
+FORETOKEN_SIMD_INLINE void dot_products(const Query (&queries)[N], size_t head_dim, const KeyBlock& block, F32x16 (&scores)[N]) {
+  constexpr size_t kKeyTile = kSumRegisters / N;
+  F32x16 sums[N][kKeys];
   const size_t whole = head_dim / kLanes * kLanes;
   for (size_t tile = 0; tile < kKeys; tile += kKeyTile) {
-    F32x16 tile_sums[kKeyTile];
-    for (F32x16& sum : tile_sums) sum = F32x16::zero();
-    for (size_t d = 0; d < whole; d += kLanes) {
-      const F32x16 query = F32x16::load(q + d);
-      for (size_t j = 0; j < kKeyTile; ++j) tile_sums[j] = fma(query, F32x16::load(block.keys[tile + j] + d), tile_sums[j]);
+    F32x16 tile_sums[N][kKeyTile];
+    const auto add = [&](size_t d, size_t count) {
+      F32x16 query[N];
+      for (size_t n = 0; n < N; ++n) {
+        query[n] = count == kLanes ? F32x16::load(queries[n].q + d) : F32x16::load_partial(queries[n].q + d, count);
+      }
+      for (size_t j = 0; j < kKeyTile; ++j) {
+        const F32x16 key = F32x16::load(block.keys[tile + j] + d);
+        for (size_t n = 0; n < N; ++n) tile_sums[n][j] = fma(query[n], key, tile_sums[n][j]);
+      }
+    };
+    for (size_t n = 0; n < N; ++n) {
+      for (F32x16& sum : tile_sums[n]) sum = F32x16::zero();
     }
-    if (whole < head_dim) {
-      const F32x16 query = F32x16::load_partial(q + whole, head_dim - whole);
-      for (size_t j = 0; j < kKeyTile; ++j) tile_sums[j] = fma(query, F32x16::load(block.keys[tile + j] + whole), tile_sums[j]);
+    for (size_t d = 0; d < whole; d += kLanes) add(d, kLanes);
+    if (whole < head_dim) add(whole, head_dim - whole);
+    for (size_t n = 0; n < N; ++n) {
+      for (size_t j = 0; j < kKeyTile; ++j) sums[n][tile + j] = tile_sums[n][j];
     }
-    for (size_t j = 0; j < kKeyTile; ++j) sums[tile + j] = tile_sums[j];
   }
-  return reduce_add_each(sums);
+  for (size_t n = 0; n < N; ++n) scores[n] = reduce_add_each(sums[n]);
 }
 
-/// accumulator = accumulator * correction + sum over the first `count` keys of weights[j] * value_j, in key order.
-FORETOKEN_SIMD_INLINE void accumulate_values(float* accumulator, size_t padded, float correction, const float* weights,
-                                             size_t count, const KeyBlock& block) {
-  const F32x16 corrections = F32x16::broadcast(correction);
-  size_t d = 0;
-  for (; d + kValueTile * kLanes <= padded; d += kValueTile * kLanes) {
-    F32x16 tile[kValueTile];
-    for (size_t t = 0; t < kValueTile; ++t) tile[t] = F32x16::load(accumulator + d + t * kLanes) * corrections;
-    for (size_t j = 0; j < count; ++j) {
-      const F32x16 weight = F32x16::broadcast(weights[j]);
-      for (size_t t = 0; t < kValueTile; ++t) tile[t] = fma(weight, F32x16::load(block.values[j] + d + t * kLanes), tile[t]);
-    }
-    for (size_t t = 0; t < kValueTile; ++t) tile[t].store(accumulator + d + t * kLanes);
-  }
-  for (; d < padded; d += kLanes) {
-    F32x16 vector = F32x16::load(accumulator + d) * corrections;
-    for (size_t j = 0; j < count; ++j) vector = fma(F32x16::broadcast(weights[j]), F32x16::load(block.values[j] + d), vector);
-    vector.store(accumulator + d);
-  }
-}
+/// What a block of keys does to one partial result.
+struct BlockWeights {
+  float correction;  // of what was accumulated before
+  float weights[kKeys];
+};
 
-/// One row and head takes the first `count` keys of a block into its partial result. Keys from `count` on have no influence.
-FORETOKEN_SIMD_INLINE void attend_block(const GatedAttentionParams& p, const float* q, size_t count, const KeyBlock& block,
-                                        const Partial& partial) {
-  float lanes[kLanes];
-  (dot_products(q, p.head_dim, block) * F32x16::broadcast(p.scale)).store(lanes);
-  for (size_t j = count; j < kKeys; ++j) lanes[j] = kMinusInfinity;
-  const F32x16 scores = F32x16::load(lanes);
+/// Softmax weights of the first `count` keys from their products with q; updates the maximum and the sum.
+FORETOKEN_SIMD_INLINE void block_weights(F32x16 products, float scale, size_t count, const Partial& partial, BlockWeights& out) {
+  (products * F32x16::broadcast(scale)).store(out.weights);
+  for (size_t j = count; j < kKeys; ++j) out.weights[j] = kMinusInfinity;
+  const F32x16 scores = F32x16::load(out.weights);
   const float block_max = reduce_max(scores);
   const float old_max = *partial.max;
   const float new_max = block_max > old_max ? block_max : old_max;
-  const float correction = new_max > old_max ? exp_one(old_max - new_max) : 1.0F;
+  out.correction = new_max > old_max ? exp_one(old_max - new_max) : 1.0F;
   // exp clamps its argument; adding (score - score) keeps a NaN or infinite score visible in the result.
-  (exp(scores - F32x16::broadcast(new_max)) + (scores - scores)).store(lanes);
-  const F32x16 weights = F32x16::load_partial(lanes, count);
+  (exp(scores - F32x16::broadcast(new_max)) + (scores - scores)).store(out.weights);
   *partial.max = new_max;
-  *partial.sum = *partial.sum * correction + reduce_add(weights);
-  const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
-  if (count == kKeys) {
-    accumulate_values(partial.accumulator, padded, correction, lanes, kKeys, block);
-  } else {
-    accumulate_values(partial.accumulator, padded, correction, lanes, count, block);
+  *partial.sum = *partial.sum * out.correction + reduce_add(F32x16::load_partial(out.weights, count));
+}
+
+/// Vectors d .. d + kTile of each accumulator: times the correction, plus weight_j * value_j in the order of the keys.
+template <size_t N, size_t kTile>
+FORETOKEN_SIMD_INLINE void accumulate_values(const Query (&queries)[N], const BlockWeights (&blocks)[N], size_t count, size_t d,
+                                             const KeyBlock& block) {
+  F32x16 sums[N][kTile];
+  for (size_t n = 0; n < N; ++n) {
+    const F32x16 correction = F32x16::broadcast(blocks[n].correction);
+    for (size_t t = 0; t < kTile; ++t) sums[n][t] = F32x16::load(queries[n].partial.accumulator + d + t * kLanes) * correction;
   }
+  for (size_t j = 0; j < count; ++j) {
+    F32x16 value[kTile];
+    for (size_t t = 0; t < kTile; ++t) value[t] = F32x16::load(block.values[j] + d + t * kLanes);
+    for (size_t n = 0; n < N; ++n) {
+      const F32x16 weight = F32x16::broadcast(blocks[n].weights[j]);
+      for (size_t t = 0; t < kTile; ++t) sums[n][t] = fma(weight, value[t], sums[n][t]);
+    }
+  }
+  for (size_t n = 0; n < N; ++n) {
+    for (size_t t = 0; t < kTile; ++t) sums[n][t].store(queries[n].partial.accumulator + d + t * kLanes);
+  }
+}
+
+/// N queries take the first `count` keys of a block into their partial results. Keys from `count` on have no influence.
+template <size_t N>
+FORETOKEN_SIMD_INLINE void attend_block(const GatedAttentionParams& p, const Query (&queries)[N], size_t count,
+                                        const KeyBlock& block) {
+  F32x16 scores[N];
+  dot_products(queries, p.head_dim, block, scores);
+  BlockWeights blocks[N];
+  for (size_t n = 0; n < N; ++n) block_weights(scores[n], p.scale, count, queries[n].partial, blocks[n]);
+  constexpr size_t kTile = kSumRegisters / N < 4 ? kSumRegisters / N : 4;
+  const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
+  size_t d = 0;
+  for (; d + kTile * kLanes <= padded; d += kTile * kLanes) accumulate_values<N, kTile>(queries, blocks, count, d, block);
+  for (; d < padded; d += kLanes) accumulate_values<N, 1>(queries, blocks, count, d, block);
+}
+
+/// All queries of a group and key head take the keys of one block, which starts at `position`. Queries that see the whole block
+/// go together, whichever rows they are of.
+void attend_group_block(const GatedAttentionParams& p, const RowGroup& group, size_t key_head, size_t position, size_t slot,
+                        const KeyBlock& block) {
+  const size_t heads = p.num_query_heads / p.num_key_heads;
+  const auto query = [&](size_t i) { return query_at(p, group.first + i / heads, key_head * heads + i % heads, slot); };
+  size_t i = 0;
+  for (; i < group.count * heads; ++i) {
+    const size_t length = smaller(group.length(i / heads), p.max_seq_len);
+    if (length >= position + kKeys) break;
+    if (length > position) attend_block<1>(p, {query(i)}, length - position, block);
+  }
+  for (; i + kQueryTile <= group.count * heads; i += kQueryTile) {
+    Query queries[kQueryTile];
+    for (size_t n = 0; n < kQueryTile; ++n) queries[n] = query(i + n);
+    attend_block(p, queries, kKeys, block);
+  }
+  for (; i < group.count * heads; ++i) attend_block<1>(p, {query(i)}, kKeys, block);
 }
 
 /// The partial results of a group over split `split` for all query heads of `key_head`; kept at `slot` of the partials.
@@ -195,16 +250,7 @@ void attend_split(const GatedAttentionParams& p, const RowGroup& group, size_t k
   KeyBlock block;
   for (size_t position = begin; position < end; position += kKeys) {
     gather_keys(p, group.b, key_head, position, smaller(end - position, kKeys), scratch, block);
-    for (size_t i = 0; i < group.count; ++i) {
-      const size_t length = smaller(group.length(i), p.max_seq_len);
-      if (length <= position) continue;
-      const size_t count = smaller(length - position, kKeys);
-      for (size_t h = 0; h < heads; ++h) {
-        const size_t head = key_head * heads + h;
-        const float* q = p.q + (group.first + i) * p.q_stride + head * p.head_dim;
-        attend_block(p, q, count, block, partial_at(p, group.first + i, head, slot));
-      }
-    }
+    attend_group_block(p, group, key_head, position, slot, block);
   }
 }
 
