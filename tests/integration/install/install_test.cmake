@@ -37,6 +37,16 @@ expect_match("model: ${prefix}/${DATADIR}/foretoken/models/tiny-dense\n")
 expect_match("backend: cpu\n")
 
 if(HAS_TOOL)
-  run(${CMAKE_COMMAND} -E env --unset=FORETOKEN_MODELS "${prefix}/${BINDIR}/foretoken" generate --token-ids 1,2,3 --max-tokens 4 --json)
-  expect_match("\"model\": *\"${prefix}/${DATADIR}/foretoken/models/tiny-dense\"")
+  set(tool ${CMAKE_COMMAND} -E env --unset=FORETOKEN_MODELS "${prefix}/${BINDIR}/foretoken"
+      generate --backend cpu --token-ids 1,2,3 --max-tokens 4 --json)
+  run(${tool})
+  expect_match("\"output_token_ids\"")
+  # That it read the installed checkpoint, not the source tree's, shows when the installed one is broken.
+  set(config "${prefix}/${DATADIR}/foretoken/models/tiny-dense/config.json")
+  file(WRITE "${config}" "{")
+  execute_process(COMMAND ${tool} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+  string(FIND "${errors}" "${config}" named)
+  if(status EQUAL 0 OR named EQUAL -1)
+    message(FATAL_ERROR "expected an error that names ${config}, got status ${status}\n${output}${errors}")
+  endif()
 endif()
