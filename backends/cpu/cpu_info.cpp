@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu_info_limits.h"
+#include "backends/cpu/onednn.h"
 #include "core/error.h"
 
 namespace foretoken::cpu {
@@ -69,14 +70,8 @@ std::vector<WeightFormatSupport> weight_formats(Isa isa) {
 }
 
 Availability bf16_prefill(Isa isa) {
-#ifdef FORETOKEN_CPU_ONEDNN
-  if (isa != Isa::kAvx512) return Availability::no("no AVX-512 in use (instruction set " + std::string(to_string(isa)) + ")");
-  if (!cpu_features().avx512_bf16 && !cpu_features().amx_bf16) return Availability::no("neither AVX512_BF16 nor AMX on this CPU");
-  return Availability::yes();
-#else
-  static_cast<void>(isa);
-  return Availability::no("built without oneDNN");
-#endif
+  if (isa == Isa::kAvx512) return onednn_bf16();
+  return Availability::no("needs AVX-512, and instruction set " + std::string(to_string(isa)) + " is in use");
 }
 
 }  // namespace
