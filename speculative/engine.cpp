@@ -61,13 +61,13 @@ Engine::~Engine() = default;
 
 void Engine::open_model() {
   ModelFiles files = open_model_files(options_.model);
+  model_name_ = std::move(files.name);
   config_ = std::move(files.config);
   source_ = std::move(files.source);
-  const std::filesystem::path tokenizer_file = std::filesystem::path(source_->name()) / "tokenizer.json";
-  if (std::filesystem::is_regular_file(tokenizer_file)) {
-    tokenizer_.emplace(Tokenizer::load(tokenizer_file));
+  if (!files.directory.empty() && std::filesystem::exists(files.directory / "tokenizer.json")) {
+    tokenizer_.emplace(Tokenizer::load(files.directory));
   } else {
-    notes_.push_back("this model has no tokenizer: token ids only");
+    notes_.emplace_back("this model has no tokenizer: token ids only");
   }
 }
 
@@ -87,7 +87,7 @@ void Engine::decide_speculation() {
   speculates_ = options_.max_speculative_tokens > 0 && mtp_absent_reason_.empty();
   if (speculates_ || options_.max_speculative_tokens == 0) return;
   if (options_.require_speculation) {
-    throw Error(ErrorCode::kUnsupported, source_->name() + ": speculation is not available: " + mtp_absent_reason_);
+    throw Error(ErrorCode::kUnsupported, model_name_ + ": speculation is not available: " + mtp_absent_reason_);
   }
   notes_.push_back("plain decoding, speculation is not available: " + mtp_absent_reason_);
 }
@@ -114,8 +114,8 @@ void Engine::load(int64_t prompt_tokens, int64_t max_tokens) {
                                            .keep_logits = options_.keep_logits || options_.self_check,
                                            .override_drafts = options_.override_drafts};
   auto loaded = std::make_unique<Loaded>(
-      *backend_, *stream_,
-      load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = options_.progress}), runner_options);
+      *backend_, *stream_, load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = options_.progress}),
+      runner_options);
   const LoadedModel& model = loaded->model;
   TargetRunner& runner = loaded->runner;
   if (speculates_) {
@@ -153,5 +153,25 @@ const LoadedModel& Engine::model() const { return loaded().model; }
 TargetRunner& Engine::runner() { return loaded().runner; }
 MtpProposer* Engine::proposer() { return loaded().proposer ? &*loaded().proposer : nullptr; }
 Generator& Engine::generator() { return *loaded().generator; }
+
+ModelFiles open_model_files(const std::string& name) {
+  if (is_synth_spec(name)) {
+    auto source = std::make_unique<SynthSource>(parse_synth_spec(name));
+    ModelConfig config = source->config();
+    return {.name = name, .directory = {}, .config = std::move(config), .source = std::move(source)};
+  }
+  const std::filesystem::path directory = name.empty() ? bundled_model() : std::filesystem::path(name);
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "no such model",
+                                              .expected = "the folder of a checkpoint, or synth:NAME",
+                                              .got = "'" + directory.string() + "'"});
+  }
+  ModelConfig config = load_model_config(directory);
+  return {.name = directory.string(),
+          .directory = directory,
+          .config = std::move(config),
+          .source = std::make_unique<Checkpoint>(directory)};
+}
 
 }  // namespace foretoken

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,7 +52,7 @@ class Engine {
   void load(int64_t prompt_tokens, int64_t max_tokens);
 
   /// The folder or "synth:..." that was opened.
-  [[nodiscard]] const std::string& model_name() const { return source_->name(); }
+  [[nodiscard]] const std::string& model_name() const { return model_name_; }
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const WeightSource& source() const { return *source_; }
   /// Null for models that come without one: token ids only.
@@ -88,6 +89,7 @@ class Engine {
   std::vector<std::string> notes_;
   std::unique_ptr<GpuBackend> backend_;
   std::unique_ptr<Stream> stream_;
+  std::string model_name_;
   std::unique_ptr<WeightSource> source_;
   ModelConfig config_;
   std::optional<Tokenizer> tokenizer_;
@@ -97,8 +99,11 @@ class Engine {
   std::unique_ptr<Loaded> loaded_;
 };
 
-/// The files of a model: a checkpoint folder, or "synth:NAME[:layers=N][:seed=S]" for random weights in the shapes of a real model.
+/// The files of a model: a checkpoint folder, or "synth:NAME[:layers=N][:seed=S]" for random weights in the shapes of a real
+/// model.
 struct ModelFiles {
+  std::string name;                 // as given, or the folder of the bundled checkpoint
+  std::filesystem::path directory;  // empty for synthetic models
   ModelConfig config;
   std::unique_ptr<WeightSource> source;
 };
