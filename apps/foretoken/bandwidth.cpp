@@ -1,0 +1,118 @@
+#include "apps/foretoken/bandwidth.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr size_t kMinBytes = size_t{1} << 30;  // far beyond any cache
+constexpr size_t kMinBytesPerThread = size_t{128} << 20;
+constexpr size_t kPageBytes = size_t{2} << 20;  // a huge page
+constexpr int kPasses = 7;
+
+/// Anonymous memory, on huge pages where the system has them.
+class Mapping {
+ public:
+  explicit Mapping(size_t bytes) : bytes_(bytes) {
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw Error(ErrorCode::kOutOfMemory, "no " + std::to_string(bytes_ >> 20) + " MiB to measure the memory bandwidth with");
+    }
+    data_ = static_cast<std::byte*>(memory);
+    madvise(data_, bytes_, MADV_HUGEPAGE);
+  }
+  ~Mapping() { munmap(data_, bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+ private:
+  size_t bytes_;
+  std::byte* data_ = nullptr;
+};
+
+using Line = uint64_t __attribute__((vector_size(64), may_alias));
+
+/// Combines all lines of [data, data + bytes); the result only keeps the reads alive. Inlined into one function per instruction
+/// set, which decides how wide the loads are.
+[[gnu::always_inline]] inline uint64_t combine_lines(const std::byte* data, size_t bytes) {
+  constexpr size_t kStreams = 4;  // of the prefetchers
+  const size_t stream_lines = bytes / sizeof(Line) / kStreams;
+  const auto* lines = reinterpret_cast<const Line*>(data);
+  Line sums[kStreams] = {};
+  for (size_t i = 0; i < stream_lines; ++i) {
+    for (size_t s = 0; s < kStreams; ++s) sums[s] ^= lines[s * stream_lines + i];
+  }
+  uint64_t sum = 0;
+  for (const Line& line : sums) {
+    for (size_t i = 0; i < sizeof(Line) / sizeof(uint64_t); ++i) sum ^= line[i];
+  }
+  return sum;
+}
+
+using ReadFn = uint64_t (*)(const std::byte* data, size_t bytes);
+
+uint64_t read_plain(const std::byte* data, size_t bytes) { return combine_lines(data, bytes); }
+
+#ifdef __x86_64__
+[[gnu::target("avx2")]] uint64_t read_avx2(const std::byte* data, size_t bytes) { return combine_lines(data, bytes); }
+[[gnu::target("avx512f")]] uint64_t read_avx512(const std::byte* data, size_t bytes) { return combine_lines(data, bytes); }
+#endif
+
+ReadFn widest_read() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f") != 0) return read_avx512;
+  if (__builtin_cpu_supports("avx2") != 0) return read_avx2;
+#endif
+  return read_plain;
+}
+
+}  // namespace
+
+double measure_read_bandwidth(int num_threads) {
+  using Clock = std::chrono::steady_clock;
+  const auto count = static_cast<size_t>(std::max(num_threads, 1));
+  const size_t part = (std::max(kMinBytes / count, kMinBytesPerThread) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const Mapping mapping(part * count + kPageBytes);
+  const auto address = reinterpret_cast<uintptr_t>(mapping.data());
+  std::byte* const begin = mapping.data() + (kPageBytes - address % kPageBytes) % kPageBytes;
+
+  const ReadFn read = widest_read();
+  std::barrier start(static_cast<std::ptrdiff_t>(count) + 1);
+  std::barrier stop(static_cast<std::ptrdiff_t>(count) + 1);
+  std::atomic<uint64_t> sink{0};
+  std::vector<std::jthread> threads;
+  threads.reserve(count);
+  for (size_t t = 0; t < count; ++t) {
+    threads.emplace_back([&, own = begin + t * part] {
+      std::fill_n(own, part, std::byte{1});  // touched by the thread that reads it, so that it lies near
+      for (int pass = 0; pass < kPasses; ++pass) {
+        start.arrive_and_wait();
+        sink += read(own, part);
+        stop.arrive_and_wait();
+      }
+    });
+  }
+  double best_seconds = 1e30;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    start.arrive_and_wait();
+    const Clock::time_point from = Clock::now();
+    stop.arrive_and_wait();
+    best_seconds = std::min(best_seconds, std::chrono::duration<double>(Clock::now() - from).count());
+  }
+  return static_cast<double>(part * count) / best_seconds;
+}
+
+}  // namespace foretoken::cli

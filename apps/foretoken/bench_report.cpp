@@ -1,0 +1,146 @@
+#include "apps/foretoken/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/foretoken/generation_report.h"
+
+namespace foretoken::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Figures of a series: its run of median decode time, and the median of what is measured by itself.
+struct Figures {
+  const GenerationResult* run = nullptr;
+  double prefill_tokens_per_second = 0.0;
+  double tokens_per_second = 0.0;
+  double speedup = 0.0;
+  int64_t steps = 0;
+  double tokens_per_step = 0.0;
+  std::optional<double> bytes_per_second{};  // of the device's time
+  std::optional<double> bandwidth_share{};
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
+}
+
+const GenerationResult& median_run(const BenchSeries& series) {
+  std::vector<const GenerationResult*> runs;
+  for (const GenerationResult& run : series.runs) runs.push_back(&run);
+  std::ranges::sort(runs, {}, [](const GenerationResult* run) { return run->timing.decode_ms; });
+  return *runs[(runs.size() - 1) / 2];
+}
+
+double median_speed(const BenchSeries& series) {
+  std::vector<double> speeds;
+  for (const GenerationResult& run : series.runs) speeds.push_back(decode_tokens_per_second(run));
+  return median(std::move(speeds));
+}
+
+double prefill_speed(const BenchReport& report) {
+  std::vector<double> speeds;
+  for (const BenchSeries& series : report.series) {
+    for (const GenerationResult& run : series.runs) {
+      speeds.push_back(static_cast<double>(report.prompt_tokens) * 1000.0 / run.timing.prefill_ms);
+    }
+  }
+  return median(std::move(speeds));
+}
+
+Figures figures_of(const BenchReport& report, const BenchSeries& series) {
+  Figures figures{.run = &median_run(series), .tokens_per_second = median_speed(series)};
+  const double plain = median_speed(report.series.front());
+  figures.speedup = plain > 0.0 ? figures.tokens_per_second / plain : 0.0;
+  const auto tokens = static_cast<int64_t>(figures.run->output_token_ids.size()) - 1;
+  figures.steps = series.speculative_tokens == 0 ? tokens : figures.run->speculation.rounds();
+  figures.tokens_per_step = figures.steps == 0 ? 0.0 : static_cast<double>(tokens) / static_cast<double>(figures.steps);
+  const double device_ms = figures.run->timing.draft_ms + figures.run->timing.verify_ms;
+  if (device_ms > 0.0) {
+    figures.bytes_per_second =
+        static_cast<double>(series.bytes_per_step) * static_cast<double>(figures.steps) * 1000.0 / device_ms;
+    if (report.read_bandwidth) figures.bandwidth_share = *figures.bytes_per_second / *report.read_bandwidth;
+  }
+  return figures;
+}
+
+Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json series_json(const BenchReport& report, const BenchSeries& series) {
+  const Figures figures = figures_of(report, series);
+  const GenerationTiming& timing = figures.run->timing;
+  Json json{{"speculative_tokens", series.speculative_tokens},
+            {"tokens_per_second", figures.tokens_per_second},
+            {"speedup", figures.speedup},
+            {"steps", figures.steps},
+            {"mean_tokens_per_step", figures.tokens_per_step},
+            {"timing_ms",
+             {{"decode", timing.decode_ms}, {"draft", timing.draft_ms}, {"verify", timing.verify_ms}, {"host", timing.host_ms}}},
+            {"bytes_per_step", series.bytes_per_step},
+            {"bytes_per_second", optional_json(figures.bytes_per_second)},
+            {"bandwidth_share", optional_json(figures.bandwidth_share)}};
+  if (series.speculative_tokens > 0) {
+    const SpeculationStats& stats = figures.run->speculation;
+    json["mean_tokens_per_round"] = stats.mean_tokens_per_round();
+    json["acceptance_by_position"] = stats.acceptance_by_position(series.speculative_tokens);
+    json["identical"] = series.identical;
+  }
+  return json;
+}
+
+}  // namespace
+
+bool BenchReport::identical() const { return std::ranges::all_of(series, &BenchSeries::identical); }
+
+std::string to_json(const BenchReport& report) {
+  Json speculative = Json::array();
+  for (size_t i = 1; i < report.series.size(); ++i) speculative.push_back(series_json(report, report.series[i]));
+  const Json json{{"model", report.model},
+                  {"backend", report.backend},
+                  {"device", report.device},
+                  {"threads", report.num_threads},
+                  {"prefill_precision", report.prefill_precision},
+                  {"kv_dtype", report.kv_dtype},
+                  {"prompt_tokens", report.prompt_tokens},
+                  {"max_tokens", report.max_tokens},
+                  {"repeat", report.series.front().runs.size()},
+                  {"forced_accepts", report.forced_accepts},
+                  {"read_bandwidth_bytes_per_second", optional_json(report.read_bandwidth)},
+                  {"prefill_tokens_per_second", prefill_speed(report)},
+                  {"plain", series_json(report, report.series.front())},
+                  {"speculative", speculative}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string to_table(const BenchReport& report) {
+  std::string out = fmt::format("{} on {} ({}), {} threads, prefill {}, KV cache {}\n", report.model, report.device,
+                                report.backend, report.num_threads, report.prefill_precision, report.kv_dtype);
+  out += fmt::format("{} prompt tokens, {} generated, medians of {} runs", report.prompt_tokens, report.max_tokens,
+                     report.series.front().runs.size());
+  if (!report.forced_accepts.empty()) out += fmt::format(", accept counts forced to {}", fmt::join(report.forced_accepts, ","));
+  out += '\n';
+  if (report.read_bandwidth) out += fmt::format("measured read bandwidth {:.1f} GB/s\n", *report.read_bandwidth / 1e9);
+  out += fmt::format("prefill {:.1f} tokens/s\n\n", prefill_speed(report));
+  out += fmt::format("{:>6} {:>10} {:>9} {:>12} {:>8} {:>8} {:>8} {:>12} {:>8} {:>7} {:>10}\n", "drafts", "tokens/s", "speed-up",
+                     "tokens/step", "draft", "verify", "host", "MB/step", "GB/s", "share", "identical");
+  for (const BenchSeries& series : report.series) {
+    const Figures figures = figures_of(report, series);
+    const GenerationTiming& timing = figures.run->timing;
+    const auto share = [&timing](double ms) { return fmt::format("{:.1f} %", 100.0 * ms / timing.decode_ms); };
+    out += fmt::format("{:>6} {:>10.1f} {:>8.2f}x {:>12.2f} {:>8} {:>8} {:>8} {:>12.2f} {:>8} {:>7} {:>10}\n",
+                       series.speculative_tokens, figures.tokens_per_second, figures.speedup, figures.tokens_per_step,
+                       share(timing.draft_ms), share(timing.verify_ms), share(timing.host_ms),
+                       static_cast<double>(series.bytes_per_step) / 1e6,
+                       figures.bytes_per_second ? fmt::format("{:.1f}", *figures.bytes_per_second / 1e9) : "-",
+                       figures.bandwidth_share ? fmt::format("{:.0f} %", 100.0 * *figures.bandwidth_share) : "-",
+                       series.speculative_tokens == 0 ? "" : (series.identical ? "yes" : "no"));
+  }
+  return out;
+}
+
+}  // namespace foretoken::cli

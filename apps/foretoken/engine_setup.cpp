@@ -1,0 +1,49 @@
+#include "apps/foretoken/engine_setup.h"
+
+#include <chrono>
+
+#include "apps/foretoken/console.h"
+
+namespace foretoken::cli {
+
+std::optional<DType> kv_dtype_option(const Options& options) {
+  switch (options.choice("kv-dtype", {"auto", "f32", "bf16"})) {
+    case 1: return DType::kF32;
+    case 2: return DType::kBF16;
+    default: return std::nullopt;
+  }
+}
+
+EngineOptions engine_options(const Options& options) {
+  EngineOptions engine;
+  engine.model = options.text("model").value_or("");
+  if (options.has("model") && engine.model.empty()) options.fail("option --model: expected a folder or synth:NAME, got nothing");
+  engine.backend = options.text("backend").value_or("");
+  engine.num_threads = static_cast<int>(options.integer("threads", 0, 1024));
+  engine.kv_dtype = kv_dtype_option(options);
+  switch (options.choice("prefill-precision", {"auto", "f32", "bf16"})) {
+    case 1: engine.prefill_precision = LinearPrecision::kExact; break;
+    case 2: engine.prefill_precision = LinearPrecision::kBF16; break;
+    default: break;
+  }
+  engine.prefill_chunk = options.integer("prefill-chunk", 1, 8192);
+  const bool pre_hidden = options.choice("draft-hidden", {"post", "pre"}) == 1;
+  const bool pre_chain = options.choice("draft-chain", {"post", "pre"}) == 1;
+  engine.draft_hidden = pre_hidden ? HiddenKind::kPreNorm : HiddenKind::kPostNorm;
+  engine.draft_chain = pre_chain ? ChainKind::kPreNorm : ChainKind::kPostNorm;
+  return engine;
+}
+
+double load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens) {
+  const auto begin = std::chrono::steady_clock::now();
+  engine.load(prompt_tokens, max_tokens);
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void print_notes(const Engine& engine) {
+  for (const std::string& note : engine.notes()) print_message("note", note);
+}
+
+std::string_view precision_name(LinearPrecision precision) { return precision == LinearPrecision::kExact ? "f32" : "bf16"; }
+
+}  // namespace foretoken::cli

@@ -1,0 +1,125 @@
+// `foretoken generate`.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "apps/foretoken/console.h"
+#include "apps/foretoken/engine_setup.h"
+#include "apps/foretoken/exit_status.h"
+#include "apps/foretoken/generation_report.h"
+#include "apps/foretoken/prompt.h"
+#include "core/error.h"
+
+namespace foretoken::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct GenerateOptions {
+  int64_t max_tokens = 0;
+  int64_t speculative_tokens = 0;
+  bool compare = false;
+  bool self_check = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+GenerateOptions generate_options(const Options& options) {
+  check_prompt_options(options);
+  GenerateOptions wanted{.max_tokens = options.integer("max-tokens", 1, INT32_MAX),
+                         .speculative_tokens = options.integer("speculative-tokens", 0, TargetRunner::kMaxVerifyRows - 1),
+                         .compare = options.flag("compare"),
+                         .self_check = options.flag("self-check"),
+                         .json = options.flag("json"),
+                         .quiet = options.flag("quiet")};
+  if (wanted.compare && wanted.speculative_tokens == 0) options.fail("--compare needs at least one speculative token");
+  if (wanted.compare && wanted.self_check) {
+    options.fail("--compare measures speed and --self-check slows every step: use one at a time");
+  }
+  return wanted;
+}
+
+/// Writes tokens to stdout as they come: their text, or their ids separated by commas.
+class TokenPrinter {
+ public:
+  explicit TokenPrinter(const Tokenizer* tokenizer) {
+    if (tokenizer != nullptr) decoder_.emplace(*tokenizer, /*skip_special_tokens=*/true);
+  }
+
+  void print(int32_t id) {
+    if (decoder_) {
+      write(decoder_->push(id));
+    } else {
+      write((is_first_ ? "" : ",") + std::to_string(id));
+    }
+    is_first_ = false;
+  }
+
+  void finish() { write((decoder_ ? decoder_->flush() : std::string()) + '\n'); }
+
+ private:
+  static void write(const std::string& text) {
+    if (text.empty()) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    finish_stdout();
+  }
+
+  std::optional<StreamDecoder> decoder_;
+  bool is_first_ = true;
+};
+
+PlainComparison compare_with_plain(Engine& engine, std::span<const int32_t> prompt, GenerationOptions options,
+                                   const GenerationResult& speculative) {
+  options.num_speculative_tokens = 0;
+  options.on_token = nullptr;
+  const GenerationResult plain = engine.generator().generate(prompt, options);
+  const double plain_speed = decode_tokens_per_second(plain);
+  return {.plain_tokens_per_second = plain_speed,
+          .speedup = plain_speed > 0.0 ? decode_tokens_per_second(speculative) / plain_speed : 0.0,
+          .identical = plain.output_token_ids == speculative.output_token_ids};
+}
+
+}  // namespace
+
+int run_generate(const Options& options) {
+  const GenerateOptions wanted = generate_options(options);
+  EngineOptions engine_options = cli::engine_options(options);
+  engine_options.max_speculative_tokens = wanted.speculative_tokens;
+  engine_options.require_speculation = wanted.speculative_tokens > 0 && (options.has("speculative-tokens") || wanted.compare);
+  engine_options.self_check = wanted.self_check;
+
+  const Clock::time_point begin = Clock::now();
+  Engine engine(std::move(engine_options));
+  const std::vector<int32_t> prompt = read_prompt(options, engine);
+  if (!wanted.quiet) print_notes(engine);
+  load_engine(engine, static_cast<int64_t>(prompt.size()), wanted.max_tokens);
+
+  GenerationReport report{.model = engine.model_name(),
+                          .backend = engine.backend().capabilities().backend,
+                          .prompt_tokens = static_cast<int64_t>(prompt.size()),
+                          .load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
+                          .speculative_tokens = engine.can_speculate() ? wanted.speculative_tokens : 0,
+                          .self_checked = wanted.self_check};
+  TokenPrinter printer(engine.tokenizer());
+  GenerationOptions generation;
+  generation.max_tokens = wanted.max_tokens;
+  generation.num_speculative_tokens = report.speculative_tokens;
+  generation.stop_token_ids = engine.config().eos_token_ids;
+  if (!wanted.json) generation.on_token = [&printer](int32_t id) { printer.print(id); };
+  report.result = engine.generator().generate(prompt, generation);
+  if (!wanted.json) printer.finish();
+  if (wanted.compare) report.compare = compare_with_plain(engine, prompt, generation, report.result);
+
+  if (wanted.json) {
+    if (engine.tokenizer() != nullptr) report.text = engine.tokenizer()->decode(report.result.output_token_ids, true);
+    fmt::print("{}", to_json(report));
+  } else if (!wanted.quiet) {
+    fmt::print(stderr, "{}", to_figures(report));
+  }
+  const bool different = (report.compare && !report.compare->identical) || report.result.self_check.rows_different > 0;
+  return different ? kExitDifferent : kExitOk;
+}
+
+}  // namespace foretoken::cli

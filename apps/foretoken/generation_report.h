@@ -1,0 +1,39 @@
+// What `generate` says about a run: JSON for programs, figures for people.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "speculative/generator.h"
+
+namespace foretoken::cli {
+
+/// The plain run beside a speculative one.
+struct PlainComparison {
+  double plain_tokens_per_second = 0.0;
+  double speedup = 0.0;
+  bool identical = false;
+};
+
+struct GenerationReport {
+  std::string model{};
+  std::string backend{};
+  int64_t prompt_tokens = 0;
+  double load_ms = 0.0;
+  std::optional<std::string> text{};  // nothing for models without a tokenizer
+  int64_t speculative_tokens = 0;     // 0: plain
+  bool self_checked = false;
+  GenerationResult result{};
+  std::optional<PlainComparison> compare{};
+};
+
+/// Tokens per second after the first one; 0 when there is no other.
+[[nodiscard]] double decode_tokens_per_second(const GenerationResult& result);
+
+[[nodiscard]] std::string to_json(const GenerationReport& report);
+/// Lines for stderr.
+[[nodiscard]] std::string to_figures(const GenerationReport& report);
+
+}  // namespace foretoken::cli

@@ -1,0 +1,144 @@
+#include "apps/foretoken/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "apps/foretoken/exit_status.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr size_t kLineWidth = 100;
+
+constexpr std::string_view kIntroduction =
+    "Foretoken generates text from a checkpoint with a multi-token-prediction head: the head drafts, the target verifies, and "
+    "the "
+    "text is exactly that of the target alone, in less time.";
+
+constexpr std::array<std::pair<int, std::string_view>, 4> kExitStatuses{{
+    {kExitOk, "all went well"},
+    {kExitFailure, "an operation failed; stderr says `foretoken: <kind>: <message>`"},
+    {kExitUsage, "the command line is wrong"},
+    {kExitDifferent, "results that must be identical are not (--compare, --self-check, bench decode)"},
+}};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kEnvironment{{
+    {"FORETOKEN_BACKEND", "the device when --backend is not given: auto, cpu, or a loaded module's name with an optional index"},
+    {"FORETOKEN_BACKEND_PATH", "folders searched for loadable backends, separated by colons"},
+    {"FORETOKEN_CPU_ISA", "hold the CPU backend to a lower instruction set: scalar, avx2 or avx512"},
+    {"FORETOKEN_EAGER", "1 runs recorded programs launch by launch and names the one that fails"},
+    {"FORETOKEN_LOG",
+     "log level on stderr: trace, debug, info, warn, error or off; dispatch also tells how operators were chosen"},
+    {"FORETOKEN_MODELS", "folder of the bundled checkpoints"},
+}};
+
+/// Breaks `text` into lines that start at column `indent`; the first line starts wherever the caller is, at `column`.
+std::string wrapped(std::string_view text, size_t indent, size_t column) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (column > indent && column + 1 + word.size() > kLineWidth) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out + '\n';
+}
+
+template <class Pairs>
+std::string table(const Pairs& rows) {
+  size_t width = 0;
+  for (const auto& [name, text] : rows) width = std::max(width, fmt::formatted_size("{}", name));
+  std::string out;
+  for (const auto& [name, text] : rows) out += fmt::format("  {:<{}}  ", name, width) + wrapped(text, width + 4, width + 4);
+  return out;
+}
+
+std::string words_of(const OptionSpec& option) {
+  return fmt::format("--{}{}{}", option.name, option.argument.empty() ? "" : " ", option.argument);
+}
+
+std::string help_of(const OptionSpec& option) {
+  if (option.default_value.empty()) return std::string(option.help);
+  return fmt::format("{} (default: {})", option.help, option.default_value);
+}
+
+std::string usage_of(const CommandSpec& command) {
+  return fmt::format("foretoken {}{}{}{}", command.name, command.argument.empty() ? "" : " ", command.argument,
+                     command.options.empty() ? "" : " [options]");
+}
+
+/// A table cell: a bar would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+template <class Pairs>
+std::string markdown_table(std::string_view left, std::string_view right, const Pairs& rows) {
+  std::string out = fmt::format("| {} | {} |\n|---|---|\n", left, right);
+  for (const auto& [name, text] : rows) out += fmt::format("| `{}` | {} |\n", cell(fmt::format("{}", name)), cell(text));
+  return out + '\n';
+}
+
+std::string markdown_of(const CommandSpec& command) {
+  std::string out = fmt::format("## foretoken {}\n\n{}.\n\n```\n{}\n```\n\n", command.name, command.summary, usage_of(command));
+  out += fmt::format("{}\n\n", command.description);
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const OptionSpec& option : command.options) rows.emplace_back(words_of(option), help_of(option));
+  if (!rows.empty()) out += markdown_table("option", "meaning", rows);
+  out += "```sh\n";
+  for (const Example& example : command.examples) out += fmt::format("# {}\n{}\n", example.purpose, example.command);
+  return out + "```\n\n";
+}
+
+}  // namespace
+
+std::string general_help() {
+  std::string out = "Usage: foretoken COMMAND [options]\n\n" + wrapped(kIntroduction, 0, 0) + "\nCommands:\n";
+  std::vector<std::pair<std::string_view, std::string_view>> rows;
+  for (const CommandSpec& command : commands()) rows.emplace_back(command.name, command.summary);
+  rows.emplace_back("help [COMMAND]", "Show this text or the help of a command");
+  out += table(rows) + "\nOptions:\n  --help     show this text; after a command, its help\n  --version  show the version\n";
+  out += "\nExit status:\n" + table(kExitStatuses) + "\nEnvironment:\n" + table(kEnvironment);
+  out += "\nTry it, with the bundled checkpoint:\n  foretoken generate --chat 'What does \"eccentric\" mean?' --compare\n";
+  return out;
+}
+
+std::string command_help(const CommandSpec& command) {
+  std::string out = "Usage: " + usage_of(command) + "\n\n" + wrapped(command.description, 0, 0) + "\nOptions:\n";
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const OptionSpec& option : command.options) rows.emplace_back(words_of(option), help_of(option));
+  rows.emplace_back("-h, --help", "show this text");
+  out += table(rows) + "\nExamples:\n";
+  for (const Example& example : command.examples) out += fmt::format("  # {}\n  {}\n", example.purpose, example.command);
+  return out + "\nExit status:\n" + table(kExitStatuses);
+}
+
+std::string markdown_help() {
+  std::string out =
+      fmt::format("# Command line\n\n{}\n\nThis page is printed by `foretoken help --markdown`.\n\n", kIntroduction);
+  out += "Output goes to stdout, everything else to stderr. With `--json`, stdout holds one JSON object and nothing else.\n\n";
+  out +=
+      "`MODEL` is the folder of a Hugging Face checkpoint, or `synth:NAME[:layers=N][:seed=S]`: random weights in the shapes of "
+      "a\n"
+      "real model, made in memory. Those have no tokenizer, so they take and give token ids only.\n\n";
+  for (const CommandSpec& command : commands()) out += markdown_of(command);
+  out += "## Exit status\n\n" + markdown_table("status", "meaning", kExitStatuses);
+  out += "## Environment\n\n" + markdown_table("variable", "meaning", kEnvironment);
+  out.pop_back();
+  return out;
+}
+
+}  // namespace foretoken::cli

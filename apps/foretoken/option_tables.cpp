@@ -1,0 +1,168 @@
+// Every command with its options and help, in one place. docs/cli.md is made from these tables.
+#include <array>
+
+#include "apps/foretoken/command.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr OptionSpec kModel{"model", "MODEL", "", "checkpoint folder or synth:NAME; without it, the bundled tiny-dense"};
+constexpr OptionSpec kBackend{"backend", "B", "", "device: auto, cpu, cuda:0, ... (default: FORETOKEN_BACKEND, else auto)"};
+constexpr OptionSpec kThreads{"threads", "N", "0", "threads of the CPU backend; 0: one per core that may be used"};
+constexpr OptionSpec kPrefillPrecision{
+    "prefill-precision", "P", "auto",
+    "activations of the prompt's pass: auto, f32 or bf16; auto: bf16 where the device is faster with it"};
+constexpr OptionSpec kKvDtype{"kv-dtype", "T", "auto", "KV cache of target and drafter: auto, f32 or bf16; auto: bf16"};
+constexpr OptionSpec kPrefillChunk{"prefill-chunk", "N", "512", "prompt tokens of one pass, 1 to 8192"};
+constexpr OptionSpec kDraftHidden{"draft-hidden", "KIND", "post",
+                                  "hidden state that the head is fed: post or pre the target's final norm"};
+constexpr OptionSpec kDraftChain{"draft-chain", "KIND", "post",
+                                 "what chained draft passes are fed: post or pre the head's final norm"};
+constexpr OptionSpec kJson{"json", "", "", "print one JSON object on stdout and nothing else"};
+
+const CommandSpec kGenerate{
+    "generate",
+    "",
+    "Generate text greedily, with speculation where the checkpoint has a head",
+    "Text streams to stdout as it comes, figures go to stderr. Exactly one of --prompt, --chat, --prompt-file and --token-ids is "
+    "required. Ends at an end token of the checkpoint, after --max-tokens, or where the context ends. The text does not depend "
+    "on "
+    "--speculative-tokens.",
+    {
+        kModel,
+        {"prompt", "TEXT", "", "continue this text; special tokens in it, like <|im_start|>, are parsed"},
+        {"chat", "TEXT", "", "answer this message, formatted as ChatML; special tokens in it stay plain text"},
+        {"prompt-file", "F", "", "like --prompt, from a file; - reads stdin"},
+        {"token-ids", "1,2,3", "", "continue these token ids"},
+        {"system", "TEXT", "", "system message for --chat"},
+        {"max-tokens", "N", "128", "most tokens to generate"},
+        {"speculative-tokens", "K", "3",
+         "drafts of a round, 0 to 15; 0 decodes plainly. A checkpoint without a head decodes plainly, or fails when K was asked "
+         "for"},
+        kBackend,
+        kThreads,
+        kPrefillPrecision,
+        kKvDtype,
+        kPrefillChunk,
+        kDraftHidden,
+        kDraftChain,
+        {"compare", "", "", "decode plainly too; report the speed-up and whether the ids are identical (exit status 3 when not)"},
+        {"self-check", "", "",
+         "compare the target's logits of every row with those of a sequence that never speculates, bit for bit (exit status 3 "
+         "when "
+         "they differ)"},
+        kJson,
+        {"quiet", "", "", "no notes and figures on stderr"},
+    },
+    {
+        {"foretoken generate --chat 'What does \"eccentric\" mean?'", "Ask the bundled checkpoint"},
+        {"foretoken generate --model DIR --prompt-file story.txt --max-tokens 256 --compare",
+         "Continue a file and compare with plain decoding"},
+        {"echo 'Once upon' | foretoken generate --model DIR --prompt-file - --speculative-tokens 4 --json",
+         "From stdin, as JSON"},
+        {"foretoken generate --model synth:qwen3.5-0.8b:layers=4 --token-ids 1,2,3 --max-tokens 16",
+         "Random weights of a real shape"},
+    },
+    run_generate};
+
+const CommandSpec kDevices{"devices",
+                           "",
+                           "List backends and devices, what each can do, and why not",
+                           "Shows the built-in CPU backend and every loadable one that was found, their devices, and for each "
+                           "weight format whether it can be "
+                           "stored, is fast, and is native. Every \"no\" has its reason.",
+                           {kJson},
+                           {{"foretoken devices", "For people"}, {"foretoken devices --json", "For programs"}},
+                           run_devices};
+
+const CommandSpec kInspect{
+    "inspect",
+    "MODEL",
+    "Describe a checkpoint without running it",
+    "Family, shapes, tensors, precision per module, whether there is a draft head or why not, the memory needed, and the bytes "
+    "that a "
+    "target step and a draft step read.",
+    {{"context", "N", "4096", "tokens that caches are sized for, as far as the model's context goes"},
+     kKvDtype,
+     {"tensors", "", "", "list every tensor too; --json always does"},
+     kJson},
+    {{"foretoken inspect DIR", "A checkpoint"}, {"foretoken inspect synth:qwen3.5-35b-a3b --json", "A real shape, as JSON"}},
+    run_inspect};
+
+const CommandSpec kSynth{
+    "synth",
+    "",
+    "Write a random checkpoint with the shapes of a real model",
+    "The files have the real layout, names and dtypes; the weights come from a counter-based generator, so a seed gives the same "
+    "bytes "
+    "everywhere. There is no tokenizer, and the head drafts at random. `synth:NAME` as a model makes the same weights without a "
+    "file.",
+    {
+        {"like", "NAME", "", "the model whose shapes to take, for example qwen3.5-0.8b; a wrong name lists all"},
+        {"layers", "N", "0", "decoder layers; 0: as many as the model has"},
+        {"seed", "S", "1", "seed of the generator"},
+        {"output", "DIR", "", "folder to write; must not exist or be empty"},
+    },
+    {{"foretoken synth --like qwen3.5-0.8b --output /data/random-0.8b", "All layers"},
+     {"foretoken synth --like qwen3.5-35b-a3b --layers 4 --output /data/cut", "The first four"}},
+    run_synth};
+
+const CommandSpec kBenchDecode{
+    "bench decode",
+    "",
+    "Measure prefill, plain and speculative decoding",
+    "Medians over --repeat runs of a random prompt: prefill and plain speed, and for each number of drafts the speed, speed-up, "
+    "tokens "
+    "per round and where the time goes; bytes read per step and their share of the memory bandwidth, which the tool measures "
+    "itself, "
+    "with as many threads. End tokens are ignored. Exit status 3 when a text differs from the plain one.",
+    {
+        kModel,
+        {"speculative-tokens", "LIST", "0,1,2,3", "numbers of drafts to measure, each 0 to 15; 0 is always measured"},
+        {"prompt-tokens", "P", "128", "length of the prompt"},
+        {"max-tokens", "N", "128", "tokens to generate, at least 2"},
+        {"repeat", "R", "3", "runs of each kind, 1 to 1000"},
+        {"force-accept", "PATTERN", "",
+         "accept counts of successive rounds, like 3,0,1, repeated; for random heads, which accept nothing"},
+        kBackend,
+        kThreads,
+        kPrefillPrecision,
+        kKvDtype,
+        kPrefillChunk,
+        kDraftHidden,
+        kDraftChain,
+        kJson,
+        {"quiet", "", "", "no notes on stderr"},
+    },
+    {{"foretoken bench decode", "The bundled checkpoint"},
+     {"foretoken bench decode --model synth:qwen3.5-0.8b --speculative-tokens 1,3 --max-tokens 64 --force-accept 3,0,1 --json",
+      "A real shape with accept counts that a trained head might have"}},
+    run_bench_decode};
+
+const CommandSpec kConformance{"conformance",
+                               "",
+                               "Hold a backend's operators to the float64 reference",
+                               "Runs every case of every operator through every implementation of the device, at once and "
+                               "replayed with other inputs. Exit status "
+                               "1 when one does not hold.",
+                               {
+                                   kBackend,
+                                   kThreads,
+                                   {"op", "X", "", "this operator only"},
+                                   {"case", "TEXT", "", "cases whose name contains this"},
+                                   {"implementation", "NAME", "", "this implementation only"},
+                                   {"every", "N", "1", "run the first of each N cases, to save time"},
+                                   kJson,
+                               },
+                               {{"foretoken conformance --backend cpu", "All operators"},
+                                {"foretoken conformance --op rms_norm --json", "One operator, as JSON"}},
+                               run_conformance_command};
+
+}  // namespace
+
+std::span<const CommandSpec> commands() {
+  static const std::array<CommandSpec, 6> all{kGenerate, kDevices, kInspect, kSynth, kBenchDecode, kConformance};
+  return all;
+}
+
+}  // namespace foretoken::cli

@@ -1,0 +1,161 @@
+#include "apps/foretoken/options.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace foretoken::cli {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kArgument = " argument";  // no option can be called that
+
+po::options_description describe(const CommandSpec& command) {
+  po::options_description description;
+  description.add_options()("help,h", "")(kArgument, po::value<std::string>());
+  for (const OptionSpec& option : command.options) {
+    const std::string name(option.name);
+    if (option.argument.empty()) {
+      description.add_options()(name.c_str(), "");
+    } else {
+      description.add_options()(name.c_str(), po::value<std::string>());
+    }
+  }
+  return description;
+}
+
+std::string with_suggestion(const std::string& word, const CommandSpec& command) {
+  std::vector<std::string> known{"--help"};
+  for (const OptionSpec& option : command.options) known.push_back("--" + std::string(option.name));
+  const auto meant = nearest(word.substr(0, word.find('=')), known);
+  return "unknown option '" + word + "'" + (meant ? ", did you mean '" + *meant + "'?" : "");
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string range_text(int64_t min, int64_t max) {
+  if (max == INT64_MAX || max == INT32_MAX) return min == 0 ? "an integer" : "an integer of at least " + std::to_string(min);
+  return "an integer from " + std::to_string(min) + " to " + std::to_string(max);
+}
+
+}  // namespace
+
+Options::Options(const CommandSpec& command, const std::vector<std::string>& words) : command_(command) {
+  po::options_description description = describe(command);
+  po::positional_options_description positional;
+  if (!command.argument.empty()) positional.add(kArgument, 1);
+  // No guessing of abbreviated names: a script must not change its meaning when an option is added.
+  const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  po::variables_map parsed;
+  try {
+    po::store(po::command_line_parser(words).options(description).positional(positional).style(style).run(), parsed);
+  } catch (const po::unknown_option& error) {
+    fail(with_suggestion(error.get_option_name(), command));
+  } catch (const po::too_many_positional_options_error&) {
+    fail(command.argument.empty() ? "this command takes options only" : "more than one " + std::string(command.argument));
+  } catch (const po::error& error) {
+    fail(error.what());
+  }
+  wants_help_ = parsed.count("help") > 0;
+  if (parsed.count(kArgument) > 0) argument_ = parsed[kArgument].as<std::string>();
+  for (const OptionSpec& option : command.options) {
+    const std::string name(option.name);
+    if (parsed.count(name) == 0) continue;
+    values_[name] = option.argument.empty() ? std::string() : parsed[name].as<std::string>();
+  }
+}
+
+void Options::fail(const std::string& message) const { throw UsageError(message, std::string(command_.name)); }
+
+const OptionSpec& Options::spec(std::string_view name) const {
+  const auto found = std::ranges::find(command_.options, name, &OptionSpec::name);
+  if (found == command_.options.end()) {
+    throw Error(ErrorCode::kInternalError, "command " + std::string(command_.name) + " has no option --" + std::string(name));
+  }
+  return *found;
+}
+
+bool Options::has(std::string_view name) const { return values_.contains(spec(name).name); }
+
+std::optional<std::string> Options::text(std::string_view name) const {
+  const OptionSpec& option = spec(name);
+  if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  if (option.default_value.empty()) return std::nullopt;
+  return std::string(option.default_value);
+}
+
+std::string Options::required_text(std::string_view name) const {
+  const auto value = text(name);
+  if (!value || value->empty()) fail("option --" + std::string(name) + " is required");
+  return *value;
+}
+
+int64_t Options::integer(std::string_view name, int64_t min, int64_t max) const {
+  const std::string value = required_text(name);
+  const auto number = parse_integer(value);
+  if (!number || *number < min || *number > max) {
+    fail("option --" + std::string(name) + ": expected " + range_text(min, max) + ", got '" + value + "'");
+  }
+  return *number;
+}
+
+std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64_t max) const {
+  const std::string value = required_text(name);
+  std::vector<int64_t> numbers;
+  for (size_t begin = 0; begin <= value.size();) {
+    const size_t end = std::min(value.find(',', begin), value.size());
+    const std::string item = value.substr(begin, end - begin);
+    const auto number = parse_integer(item);
+    if (!number || *number < min || *number > max) {
+      fail("option --" + std::string(name) + ": expected a list like 1,2,3 whose items are each " + range_text(min, max) +
+           ", got '" + item + "' as item " + std::to_string(numbers.size() + 1));
+    }
+    numbers.push_back(*number);
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+size_t Options::choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
+  const std::string value = required_text(name);
+  const auto* const found = std::ranges::find(choices, value);
+  if (found == choices.end()) {
+    std::string list;
+    for (const std::string_view choice : choices) list.append(list.empty() ? "" : ", ").append(choice);
+    fail("option --" + std::string(name) + ": expected one of " + list + ", got '" + value + "'");
+  }
+  return static_cast<size_t>(found - choices.begin());
+}
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+  std::optional<std::string> best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    // Levenshtein distance, one row at a time.
+    std::vector<size_t> row(candidate.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = std::exchange(row[0], i);
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const size_t substituted = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substituted}));
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace foretoken::cli

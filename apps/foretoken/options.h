@@ -1,0 +1,64 @@
+// The options of one call of a command: parsed by Boost.Program_options against the command's table, read with checks.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/foretoken/command.h"
+
+namespace foretoken::cli {
+
+/// The command line is wrong; `command` is what to ask for help about.
+class UsageError : public std::runtime_error {
+ public:
+  explicit UsageError(const std::string& message, std::string command = {})
+      : std::runtime_error(message), command_(std::move(command)) {}
+  [[nodiscard]] const std::string& command() const { return command_; }
+
+ private:
+  std::string command_;
+};
+
+/// Readers throw UsageError that names the option, what it takes and what was given; InternalError for a name that is not in the
+/// command's table.
+class Options {
+ public:
+  /// Throws UsageError: unknown or repeated options, a missing value, too many arguments.
+  Options(const CommandSpec& command, const std::vector<std::string>& words);
+
+  [[nodiscard]] bool wants_help() const { return wants_help_; }
+  /// Whether the option was given; its default does not count.
+  [[nodiscard]] bool has(std::string_view name) const;
+  [[nodiscard]] bool flag(std::string_view name) const { return has(name); }
+  /// The given value or the default, else nothing.
+  [[nodiscard]] std::optional<std::string> text(std::string_view name) const;
+  [[nodiscard]] std::string required_text(std::string_view name) const;
+  [[nodiscard]] int64_t integer(std::string_view name, int64_t min, int64_t max) const;
+  /// Comma-separated integers, at least one.
+  [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t min, int64_t max) const;
+  /// Index of the value in `choices`.
+  [[nodiscard]] size_t choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
+  /// What stands without an option; empty when nothing does.
+  [[nodiscard]] const std::string& argument() const { return argument_; }
+
+  [[noreturn]] void fail(const std::string& message) const;
+
+ private:
+  [[nodiscard]] const OptionSpec& spec(std::string_view name) const;
+
+  const CommandSpec& command_;
+  bool wants_help_ = false;
+  std::map<std::string, std::string, std::less<>> values_;
+  std::string argument_;
+};
+
+/// The word of `known` that a mistyped one most likely meant; nothing when none is near.
+[[nodiscard]] std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
+
+}  // namespace foretoken::cli

@@ -1,0 +1,19 @@
+// The prompt of `generate`: one of --prompt, --chat, --prompt-file and --token-ids.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/foretoken/options.h"
+#include "speculative/engine.h"
+
+namespace foretoken::cli {
+
+/// Throws UsageError unless exactly one of the four is given, and for --system without --chat or malformed --token-ids.
+void check_prompt_options(const Options& options);
+
+/// The prompt's token ids, at least one. Throws InvalidArgument (an empty prompt, a file that cannot be read, ids outside the
+/// vocabulary) and Unsupported (text for a model without a tokenizer).
+[[nodiscard]] std::vector<int32_t> read_prompt(const Options& options, const Engine& engine);
+
+}  // namespace foretoken::cli
