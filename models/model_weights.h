@@ -1,0 +1,40 @@
+// Weights in device memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "layers/weights.h"
+#include "models/model_config.h"
+#include "models/weight_source.h"
+
+namespace foretoken {
+
+struct LoadOptions {
+  bool load_mtp = true;  // false: the draft head is checked but not loaded
+  /// Called on the loading thread with bytes done and in all, first with 0, last with both equal.
+  std::function<void(uint64_t done, uint64_t total)> progress{};
+};
+
+/// Owns the memory that its views point into. Movable; must not outlive its backend.
+struct LoadedModel {
+  ModelConfig config;
+  TargetWeights target;
+  std::optional<MtpWeights> mtp;
+  std::string mtp_absent_reason;  // empty when `mtp` is there
+  uint64_t weight_bytes = 0;
+  std::vector<Buffer> buffers;
+};
+
+/// Loads all weights of a model onto a device; a source that has recipes instead of bytes is generated there. Linear weights keep
+/// their format; norms, A_log, dt_bias and the convolution become F32. Throws what plan_weights throws; Unsupported for a weight
+/// format that the device cannot store, with the tensor and the device's reason; OutOfMemory; DeviceError. Whatever it throws, it
+/// leaves nothing allocated.
+[[nodiscard]] LoadedModel load_model(GpuBackend& backend, const WeightSource& source, const ModelConfig& config,
+                                     const LoadOptions& options = {});
+
+}  // namespace foretoken
