@@ -23,8 +23,9 @@ class CpuPrefill : public testing::Test {
  protected:
   void SetUp() override {
     open(2);
-    const LinearWeight any{.weight = upload(std::vector<uint16_t>(64), DType::kBF16, {8, 8}), .scale = {}, .global_scale = {}};
-    const Tensor x = upload(std::vector<float>(64), DType::kF32, {8, 8});
+    const LinearWeight any{
+        .weight = upload(std::vector<uint16_t>(1024), DType::kBF16, {32, 32}), .scale = {}, .global_scale = {}};
+    const Tensor x = upload(std::vector<float>(1024), DType::kF32, {32, 32});
     const Linear op{.x = x, .w = any, .out = x, .workspace = {}, .precision = LinearPrecision::kBF16};
     if (backend_->ops().choose("linear", &op).name != "onednn")
       GTEST_SKIP() << "no BF16 matrix hardware: " << onednn_bf16().reason();
@@ -82,7 +83,7 @@ double dot(const float* a, const float* b, int64_t count) {
 }
 
 TEST_F(CpuPrefill, AgreesWithFloat64AndDoesNotDependOnThreads) {
-  for (const Sizes& s : {Sizes{8, 64, 32}, Sizes{65, 192, 200}, Sizes{100, 1003, 77}, Sizes{256, 96, 1153}}) {
+  for (const Sizes& s : {Sizes{24, 64, 32}, Sizes{65, 192, 200}, Sizes{100, 1003, 77}, Sizes{256, 96, 1153}}) {
     Data data(s);
     std::vector<float> linear, silu;
     for (const int threads : {1, 2, 3}) {
@@ -135,8 +136,8 @@ TEST_F(CpuPrefill, ExactKernelsTakeWhatItRefuses) {
   op.w = f32;
   EXPECT_EQ(chosen(op), "exact");
   op.w = bf16;
-  op.x = x.rows(0, 7);
-  op.out = x.rows(0, 7);
+  op.x = x.rows(0, 23);
+  op.out = x.rows(0, 23);
   EXPECT_EQ(chosen(op), "exact");
 }
 
