@@ -15,6 +15,23 @@ std::string format_detail(const ErrorDetail& detail) {
   return message + ")";
 }
 
+/// Messages quote names out of files: control characters, which could end a C string or drive a terminal, become \xNN.
+std::string printable(const std::string& message) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  text.reserve(message.size());
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool shows = (byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t';
+    if (shows) {
+      text += c;
+    } else {
+      text += {'\\', 'x', kHex[byte >> 4U], kHex[byte & 0xfU]};
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string_view to_string(ErrorCode code) {
@@ -31,7 +48,7 @@ std::string_view to_string(ErrorCode code) {
 }
 
 Error::Error(ErrorCode code, const std::string& message, std::source_location source)
-    : std::runtime_error(message), code_(code), source_(source) {}
+    : std::runtime_error(printable(message)), code_(code), source_(source) {}
 
 Error::Error(ErrorCode code, const ErrorDetail& detail, std::source_location source)
     : Error(code, format_detail(detail), source) {}
