@@ -33,17 +33,21 @@ uint64_t parse_number(std::string_view text, std::string_view key, std::string_v
   return number;
 }
 
-void fill_elements(const RandomRecipe& recipe, DType dtype, uint64_t first, size_t count, std::byte* out) {
+void fill_elements(RandomRecipe recipe, DType dtype, uint64_t first, size_t count, std::byte* out) {
   const float scale = std::ldexp(1.0F, recipe.exponent);
-  for (size_t i = 0; i < count; ++i) {
-    const int integer = random_weight_integer(recipe.seed, recipe.tensor_id, first + i);
-    const float value = static_cast<float>(integer) * scale + recipe.offset;
-    if (dtype == DType::kBF16) {
-      const uint16_t bits = float_to_bf16(value);
+  const auto value = [=](size_t i) {
+    return static_cast<float>(random_weight_integer(recipe.seed, recipe.tensor_id, first + i)) * scale + recipe.offset;
+  };
+  if (dtype == DType::kBF16) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint16_t bits = float_to_bf16(value(i));
       std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
-    } else {
-      std::memcpy(out + i * sizeof(value), &value, sizeof(value));
     }
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const float element = value(i);
+    std::memcpy(out + i * sizeof(element), &element, sizeof(element));
   }
 }
 
@@ -79,16 +83,18 @@ SynthSpec parse_synth_spec(std::string_view text) {
   return spec;
 }
 
-ModelConfig synth_config(const SynthSpec& spec) {
-  ModelConfig config = parse_model_config(synth_config_json(spec).dump(), std::string(kScheme) + spec.model);
+ModelConfig synth_config(const SynthSpec& spec) { return SynthSource(spec).config(); }
+
+SynthSource::SynthSource(const SynthSpec& spec)
+    : SynthSource(synth_config_json(spec).dump(2), std::string(kScheme) + spec.model, spec.seed) {
   // Those of the released generation_config.json.
-  config.eos_token_ids =
-      config.family == ModelFamily::kQwen3Next ? std::vector<int32_t>{151645, 151643} : std::vector<int32_t>{248046, 248044};
-  return config;
+  config_.eos_token_ids =
+      config_.family == ModelFamily::kQwen3Next ? std::vector<int32_t>{151645, 151643} : std::vector<int32_t>{248046, 248044};
 }
 
-SynthSource::SynthSource(const SynthSpec& spec) : name_(std::string(kScheme) + spec.model), config_(synth_config(spec)) {
-  for (SynthTensor& item : synth_tensors(config_, name_, spec.seed)) {
+SynthSource::SynthSource(std::string config_json, std::string name, uint64_t seed)
+    : name_(std::move(name)), config_json_(std::move(config_json)), config_(parse_model_config(config_json_, name_)) {
+  for (SynthTensor& item : synth_tensors(config_, name_, seed)) {
     tensors_.push_back(std::move(item.tensor));
     recipes_.push_back(item.recipe);
   }

@@ -35,8 +35,11 @@ class SynthSource final : public WeightSource {
  public:
   /// Throws InvalidArgument.
   explicit SynthSource(const SynthSpec& spec);
+  /// Weights for the model that the text of a config.json describes; `name` names the source in errors. Throws FormatError.
+  SynthSource(std::string config_json, std::string name, uint64_t seed);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const std::string& config_json() const { return config_json_; }
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] std::span<const SourceTensor> tensors() const override { return tensors_; }
   [[nodiscard]] std::optional<size_t> find(std::string_view tensor_name) const override;
@@ -47,16 +50,22 @@ class SynthSource final : public WeightSource {
 
  private:
   std::string name_;
+  std::string config_json_;
   ModelConfig config_;
   std::vector<SourceTensor> tensors_;
   std::vector<RandomRecipe> recipes_;
   std::map<std::string, size_t, std::less<>> by_name_;
 };
 
-/// Writes a checkpoint directory: safetensors shards of at most 4 GB (one larger tensor is a shard by itself) with an index when
-/// there are several, config.json and generation_config.json, no tokenizer. `progress` gets bytes done and in all.
-/// Throws InvalidArgument (the directory is not empty, the disk too small) and DeviceError; leaves nothing behind then.
-void write_synth_checkpoint(const SynthSpec& spec, const std::filesystem::path& directory,
-                            const std::function<void(uint64_t done, uint64_t total)>& progress = {});
+struct SynthWriteOptions {
+  std::function<void(uint64_t done, uint64_t total)> progress{};  // bytes
+  uint64_t shard_bytes = 4'000'000'000;                           // a larger tensor is a shard by itself
+};
+
+/// Writes a checkpoint directory: model.safetensors, or shards with an index when it is larger than one; config.json and
+/// generation_config.json, no tokenizer. Throws InvalidArgument (the directory is not empty, the disk too small) and DeviceError;
+/// leaves nothing behind then.
+void write_synth_checkpoint(const SynthSource& source, const std::filesystem::path& directory,
+                            const SynthWriteOptions& options = {});
 
 }  // namespace foretoken

@@ -7,12 +7,10 @@
 #include "core/error.h"
 #include "models/safetensors_writer.h"
 #include "models/synth.h"
-#include "models/synth_shapes.h"
 
 namespace foretoken {
 namespace {
 
-constexpr uint64_t kShardBytes = 4'000'000'000;
 constexpr size_t kWriteBytes = size_t{8} << 20;
 
 /// The folder being filled: on destruction without `keep` everything that was written into it goes, and the folder when it is
@@ -67,11 +65,11 @@ class NewDirectory {
 };
 
 /// Indices of tensors [begin, end) per shard.
-std::vector<std::pair<size_t, size_t>> split_shards(std::span<const SourceTensor> tensors) {
+std::vector<std::pair<size_t, size_t>> split_shards(std::span<const SourceTensor> tensors, uint64_t shard_bytes) {
   std::vector<std::pair<size_t, size_t>> shards;
   uint64_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (shards.empty() || bytes + tensors[i].bytes > kShardBytes) {
+    if (shards.empty() || bytes + tensors[i].bytes > shard_bytes) {
       shards.emplace_back(i, i);
       bytes = 0;
     }
@@ -90,9 +88,9 @@ std::string shard_name(size_t shard, size_t num_shards) {
   return "model-" + padded(shard + 1) + "-of-" + padded(num_shards) + ".safetensors";
 }
 
-void write_json(const std::filesystem::path& path, const nlohmann::json& json) {
+void write_text(const std::filesystem::path& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
-  file << json.dump(2) << '\n';
+  file << text << '\n';
   file.close();
   if (!file) throw Error(ErrorCode::kDeviceError, {.what = "write failed", .where = path.string()});
 }
@@ -135,10 +133,8 @@ class ShardWriter {
 
 }  // namespace
 
-void write_synth_checkpoint(const SynthSpec& spec, const std::filesystem::path& directory,
-                            const std::function<void(uint64_t done, uint64_t total)>& progress) {
-  const SynthSource source(spec);
-  ShardWriter writer(source, progress);
+void write_synth_checkpoint(const SynthSource& source, const std::filesystem::path& directory, const SynthWriteOptions& options) {
+  ShardWriter writer(source, options.progress);
   NewDirectory folder(directory);
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder.path(), error);
@@ -148,7 +144,7 @@ void write_synth_checkpoint(const SynthSpec& spec, const std::filesystem::path& 
                                               .expected = std::to_string(writer.total()) + " bytes",
                                               .got = std::to_string(space.available)});
   }
-  const auto shards = split_shards(source.tensors());
+  const auto shards = split_shards(source.tensors(), options.shard_bytes);
   nlohmann::json weight_map;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string name = shard_name(i, shards.size());
@@ -156,11 +152,12 @@ void write_synth_checkpoint(const SynthSpec& spec, const std::filesystem::path& 
     for (size_t tensor = shards[i].first; tensor < shards[i].second; ++tensor) weight_map[source.tensors()[tensor].name] = name;
   }
   if (shards.size() > 1) {
-    write_json(folder.path() / "model.safetensors.index.json",
-               {{"metadata", {{"total_size", writer.total()}}}, {"weight_map", weight_map}});
+    const nlohmann::json index{{"metadata", {{"total_size", writer.total()}}}, {"weight_map", weight_map}};
+    write_text(folder.path() / "model.safetensors.index.json", index.dump(2));
   }
-  write_json(folder.path() / "generation_config.json", {{"eos_token_id", source.config().eos_token_ids}});
-  write_json(folder.path() / "config.json", synth_config_json(spec));
+  const nlohmann::json generation{{"eos_token_id", source.config().eos_token_ids}};
+  write_text(folder.path() / "generation_config.json", generation.dump(2));
+  write_text(folder.path() / "config.json", source.config_json());
   folder.keep();
 }
 

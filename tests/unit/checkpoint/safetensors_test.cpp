@@ -92,6 +92,13 @@ TEST(Safetensors, HeaderLengthBeyondTheFileOrTheLimit) {
   EXPECT_THAT(error_of(ErrorCode::kFormatError, [&] { SafetensorsFile file(path); }), HasSubstr("too short"));
 }
 
+TEST(Safetensors, NamesInMessagesShowTheirControlCharacters) {
+  const std::string header = "{\"a\\u0000\\u001b[2J\":" + tensor("F7", "[1]", "[0,1]") + "}";
+  const std::string message =
+      error_of(ErrorCode::kFormatError, [&] { (void)parse_safetensors_header(header, 8 + header.size() + 1, "memory"); });
+  EXPECT_THAT(message, HasSubstr("tensor a\\x00\\x1b[2J: unknown dtype"));
+}
+
 TEST(Safetensors, FileThatCannotBeOpened) {
   const test::TemporaryFolder folder;
   error_of(ErrorCode::kInvalidArgument, [&] { SafetensorsFile file(folder.path() / "absent"); });

@@ -114,47 +114,77 @@ class BytesOnly final : public WeightSource {
   const WeightSource& inner_;
 };
 
+/// Synthetic weights in the shapes of a bundled checkpoint.
+SynthSource tiny_source(const char* name) {
+  return {test::read_file(test::bundled(name) / "config.json"), std::string("synth:") + name, 3};
+}
+
 TEST(Synth, DeviceAndHostMakeTheSameBytes) {
-  const SynthSource source({.model = "qwen3.5-0.8b", .num_layers = 1});
+  for (const char* name : {"tiny-dense", "tiny-moe"}) {
+    const SynthSource source = tiny_source(name);
+    EXPECT_EQ(test::LoadedWeights(source, source.config()).all(), test::LoadedWeights(BytesOnly(source), source.config()).all());
+  }
+}
+
+TEST(Synth, Qwen3NextLayoutLoads) {
+  nlohmann::json config = nlohmann::json::parse(test::read_file(test::bundled("tiny-moe") / "config.json"))["text_config"];
+  config["model_type"] = "qwen3_next";
+  const SynthSource source(config.dump(), "synth:tiny-next", 3);
+  ASSERT_TRUE(source.find("model.layers.0.linear_attn.in_proj_qkvz.weight"));
+  ASSERT_TRUE(source.find("mtp.layers.0.mlp.experts.7.down_proj.weight"));
   EXPECT_EQ(test::LoadedWeights(source, source.config()).all(), test::LoadedWeights(BytesOnly(source), source.config()).all());
 }
 
 TEST(Synth, WrittenCheckpointEqualsTheOneInMemory) {
-  const test::TemporaryFolder folder;
-  const SynthSpec spec{.model = "qwen3.5-0.8b", .num_layers = 1};
-  uint64_t last = 0;
-  uint64_t all = 0;
-  write_synth_checkpoint(spec, folder.path() / "a" / "b", [&](uint64_t done, uint64_t total) {
-    last = done;
-    all = total;
-  });
-  EXPECT_EQ(last, all);
-  const Checkpoint written(folder.path() / "a" / "b");
-  const SynthSource source(spec);
-  ASSERT_EQ(written.tensors().size(), source.tensors().size());
-  for (const SourceTensor& tensor : source.tensors()) EXPECT_EQ(read_all(written, tensor.name), read_all(source, tensor.name));
-  const ModelConfig config = load_model_config(folder.path() / "a" / "b");
-  EXPECT_EQ(config.eos_token_ids, source.config().eos_token_ids);
-  EXPECT_EQ(config.num_hidden_layers, 1);
+  const SynthSource source = tiny_source("tiny-moe");
+  for (const uint64_t shard_bytes : {uint64_t{4'000'000'000}, uint64_t{4'000'000}, uint64_t{1}}) {
+    const test::TemporaryFolder folder;
+    const auto directory = folder.path() / "a" / "b";
+    uint64_t last = 0;
+    uint64_t all = 0;
+    write_synth_checkpoint(source, directory,
+                           {.progress =
+                                [&](uint64_t done, uint64_t total) {
+                                  last = done;
+                                  all = total;
+                                },
+                            .shard_bytes = shard_bytes});
+    EXPECT_EQ(last, all);
+    const Checkpoint written(directory);
+    ASSERT_EQ(written.tensors().size(), source.tensors().size());
+    for (const SourceTensor& tensor : source.tensors()) EXPECT_EQ(read_all(written, tensor.name), read_all(source, tensor.name));
+    const ModelConfig config = load_model_config(directory);
+    EXPECT_EQ(config.eos_token_ids, source.config().eos_token_ids);
+    EXPECT_EQ(config.num_hidden_layers, 4);
+    EXPECT_EQ(std::filesystem::exists(directory / "model.safetensors"), shard_bytes > 1'000'000'000);
+  }
 }
 
 TEST(Synth, FailedWriteLeavesNothingBehind) {
   const test::TemporaryFolder folder;
-  const SynthSpec spec{.model = "qwen3.5-0.8b", .num_layers = 1};
-  test::write_file(folder.path() / "mine", "x");
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(spec, folder.path()); }),
-              HasSubstr("empty directory"));
-  error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(spec, folder.path() / "mine"); });
-  error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(spec, folder.path() / "mine" / "below"); });
-  std::filesystem::create_directory(folder.path() / "empty");
-  const auto stop = [](uint64_t done, uint64_t) {
-    if (done > 0) throw Error(ErrorCode::kInvalidState, "stopped by the test");
-  };
-  error_of(ErrorCode::kInvalidState, [&] { write_synth_checkpoint(spec, folder.path() / "empty", stop); });
-  error_of(ErrorCode::kInvalidState, [&] { write_synth_checkpoint(spec, folder.path() / "new" / "deep", stop); });
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path() / "empty"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
-  EXPECT_EQ(test::read_file(folder.path() / "mine"), "x");
+  const SynthSource source = tiny_source("tiny-dense");
+  const auto path = folder.path();
+  test::write_file(path / "mine", "x");
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(source, path); }), HasSubstr("empty directory"));
+  error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(source, path / "mine"); });
+  error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(source, path / "mine" / "below"); });
+  std::filesystem::create_directory(path / "empty");
+  const SynthWriteOptions stop{.progress =
+                                   [](uint64_t done, uint64_t total) {
+                                     if (done > total / 2) throw Error(ErrorCode::kInvalidState, "stopped by the test");
+                                   },
+                               .shard_bytes = 1'000'000};
+  error_of(ErrorCode::kInvalidState, [&] { write_synth_checkpoint(source, path / "empty", stop); });
+  error_of(ErrorCode::kInvalidState, [&] { write_synth_checkpoint(source, path / "new" / "deep", stop); });
+  EXPECT_TRUE(std::filesystem::is_empty(path / "empty"));
+  EXPECT_FALSE(std::filesystem::exists(path / "new"));
+  EXPECT_EQ(test::read_file(path / "mine"), "x");
+  SynthSource huge({.model = "qwen3.5-397b-a17b"});
+  if (std::filesystem::space(path).available < 700'000'000'000) {
+    EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { write_synth_checkpoint(huge, path / "huge"); }),
+                HasSubstr("disk space"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path / "huge"));
 }
 
 }  // namespace
