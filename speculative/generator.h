@@ -21,17 +21,17 @@ enum class FinishReason : uint8_t { kStop, kLength };
 /// Accept counts chosen by the caller, for benchmarks and tests: round r accepts pattern[r % size] drafts (at most its depth),
 /// because the drafts are replaced by the known continuation and then by a wrong token. The text stays exact.
 struct ForcedAccepts {
-  std::vector<int64_t> pattern;       // empty: off
-  std::vector<int32_t> continuation;  // the greedy ids after the prompt; rounds past its end draft freely
+  std::vector<int64_t> pattern{};       // empty: off
+  std::vector<int32_t> continuation{};  // the greedy ids after the prompt; rounds past its end draft freely
 };
 
 struct GenerationOptions {
   int64_t max_tokens = 128;
-  int64_t num_speculative_tokens = 3;       // 0: plain decoding
-  std::vector<int64_t> depth_pattern;       // when set, round r drafts depth_pattern[r % size] tokens instead
-  std::span<const int32_t> stop_token_ids;  // an emitted one ends the text and is its last id
-  std::function<void(int32_t)> on_token;    // called for each emitted id, in order
-  ForcedAccepts forced;
+  int64_t num_speculative_tokens = 3;         // 0: plain decoding
+  std::vector<int64_t> depth_pattern{};       // when set, round r drafts depth_pattern[r % size] tokens instead
+  std::span<const int32_t> stop_token_ids{};  // an emitted one ends the text and is its last id
+  std::function<void(int32_t)> on_token{};    // called for each emitted id, in order
+  ForcedAccepts forced{};
 };
 
 struct GenerationTiming {

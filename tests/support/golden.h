@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "models/safetensors.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 /// Path below tests/data.
 inline std::filesystem::path data_path(const std::string& name) { return std::filesystem::path(FORETOKEN_TEST_DATA) / name; }
@@ -41,4 +41,4 @@ class Golden {
   SafetensorsFile file_;
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

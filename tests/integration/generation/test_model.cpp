@@ -1,0 +1,94 @@
+#include "test_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/checkpoint.h"
+#include "models/synth.h"
+#include "tests/support/golden.h"
+
+namespace foretoken::test {
+namespace {
+
+LoadedModel load(GpuBackend& backend, const std::string& model) {
+  if (is_synth_spec(model)) {
+    const SynthSource source(parse_synth_spec(model));
+    return load_model(backend, source, source.config());
+  }
+  const std::filesystem::path directory = data_path(model);
+  return load_model(backend, Checkpoint(directory), load_model_config(directory));
+}
+
+}  // namespace
+
+std::unique_ptr<GpuBackend> open_cpu(int num_threads) {
+  return BackendRegistry::instance().open("cpu", {.num_threads = num_threads});
+}
+
+TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestModelOptions& options)
+    : backend_(backend), loaded_(load(backend, model)), stream_(backend.create_stream()) {
+  const TargetRunnerOptions runner_options{.max_seq_len = options.max_seq_len,
+                                           .max_sequences = 1,
+                                           .prefill_chunk = options.prefill_chunk,
+                                           .prefill_precision = options.prefill_precision,
+                                           .cache_dtype = options.cache_dtype,
+                                           .keep_logits = options.keep_logits || options.self_check,
+                                           .override_drafts = options.override_drafts};
+  runner_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options);
+  proposer_ =
+      std::make_unique<MtpProposer>(backend, loaded_.config, *loaded_.mtp, loaded_.target.embed_tokens, loaded_.target.lm_head,
+                                    MtpProposerOptions{.max_seq_len = options.max_seq_len,
+                                                       .max_drafts = options.max_drafts,
+                                                       .max_append_rows = options.max_append_rows,
+                                                       .cache_dtype = options.cache_dtype,
+                                                       .hidden = options.hidden,
+                                                       .chain = options.chain,
+                                                       .measure_log_probabilities = options.log_probabilities});
+  generator_ = std::make_unique<Generator>(backend, *stream_, *runner_, proposer_.get());
+  if (!options.self_check) return;
+  TargetRunnerOptions shadow_options = runner_options;
+  shadow_options.override_drafts = false;
+  shadow_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, shadow_options);
+  generator_->enable_self_check(*shadow_);
+}
+
+GenerationResult TestModel::generate(std::span<const int32_t> prompt, int64_t depth, int64_t max_tokens) {
+  return generator_->generate(
+      prompt, {.max_tokens = max_tokens, .num_speculative_tokens = depth, .stop_token_ids = loaded_.config.eos_token_ids});
+}
+
+std::vector<float> TestModel::read(const Tensor& tensor) {
+  const int64_t columns = tensor.shape().row_elements();
+  std::vector<float> values;
+  for (int64_t row = 0; row < tensor.dim(0); ++row) {
+    const Tensor source = tensor.rows(row, 1);
+    std::vector<float> line(static_cast<size_t>(columns));
+    if (tensor.dtype() == DType::kBF16) {
+      std::vector<uint16_t> bits(line.size());
+      stream_->download(source.view(), std::as_writable_bytes(std::span(bits)));
+      std::ranges::transform(bits, line.begin(), bf16_to_float);
+    } else {
+      stream_->download(source.view(), std::as_writable_bytes(std::span(line)));
+    }
+    values.insert(values.end(), line.begin(), line.end());
+  }
+  return values;
+}
+
+double relative_error(std::span<const float> got, std::span<const float> expected, int64_t columns) {
+  if (got.size() != expected.size()) return INFINITY;
+  double worst = 0.0;
+  for (size_t row = 0; row < expected.size(); row += static_cast<size_t>(columns)) {
+    double largest = 0.0;
+    double difference = 0.0;
+    for (size_t i = row; i < row + static_cast<size_t>(columns); ++i) {
+      if (std::isnan(got[i])) return INFINITY;
+      largest = std::max(largest, std::fabs(double{expected[i]}));
+      difference = std::max(difference, std::fabs(double{got[i]} - double{expected[i]}));
+    }
+    worst = std::max(worst, difference == 0.0 ? 0.0 : difference / largest);
+  }
+  return worst;
+}
+
+}  // namespace foretoken::test

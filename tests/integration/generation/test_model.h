@@ -1,0 +1,67 @@
+// A bundled checkpoint (or a synthetic one) on a device, with every part of the loop in reach.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/registry.h"
+#include "models/model_weights.h"
+#include "speculative/generator.h"
+#include "speculative/mtp_proposer.h"
+
+namespace foretoken::test {
+
+struct TestModelOptions {
+  DType cache_dtype = DType::kF32;
+  LinearPrecision prefill_precision = LinearPrecision::kExact;
+  int64_t prefill_chunk = 512;
+  int64_t max_append_rows = 512;
+  int64_t max_seq_len = 3400;
+  int64_t max_drafts = 15;
+  HiddenKind hidden = HiddenKind::kPostNorm;
+  ChainKind chain = ChainKind::kPostNorm;
+  bool keep_logits = false;
+  bool override_drafts = false;
+  bool self_check = false;  // with a second runner; implies keep_logits
+  bool log_probabilities = false;
+};
+
+/// Opens the CPU with `num_threads`.
+[[nodiscard]] std::unique_ptr<GpuBackend> open_cpu(int num_threads = 2);
+
+class TestModel {
+ public:
+  /// `model` is a folder of tests/data or a "synth:" spec.
+  TestModel(GpuBackend& backend, const std::string& model, const TestModelOptions& options = {});
+
+  [[nodiscard]] const ModelConfig& config() const { return loaded_.config; }
+  [[nodiscard]] GpuBackend& backend() { return backend_; }
+  [[nodiscard]] Stream& stream() { return *stream_; }
+  [[nodiscard]] TargetRunner& runner() { return *runner_; }
+  [[nodiscard]] MtpProposer& proposer() { return *proposer_; }
+  [[nodiscard]] Generator& generator() { return *generator_; }
+  [[nodiscard]] const LoadedModel& loaded() const { return loaded_; }
+
+  /// At most `max_tokens` greedy ids at a fixed depth, stopping at the config's end tokens.
+  GenerationResult generate(std::span<const int32_t> prompt, int64_t depth, int64_t max_tokens = 64);
+
+  /// Values of a device tensor, rows without their gaps.
+  [[nodiscard]] std::vector<float> read(const Tensor& tensor);
+
+ private:
+  GpuBackend& backend_;
+  LoadedModel loaded_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<TargetRunner> runner_;
+  std::unique_ptr<TargetRunner> shadow_;
+  std::unique_ptr<MtpProposer> proposer_;
+  std::unique_ptr<Generator> generator_;
+};
+
+/// The relative error of a tensor: max |a - b| / max |b| of the worst row. Both hold rows of `columns` values.
+[[nodiscard]] double relative_error(std::span<const float> got, std::span<const float> expected, int64_t columns);
+
+}  // namespace foretoken::test
