@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -287,7 +290,7 @@ class LateBackend final : public GpuBackend {
   LateMemory memory_;
   Capabilities capabilities_;
   LateOptions late_;
-  uint64_t num_streams_ = 0;
+  std::atomic<uint64_t> num_streams_ = 0;
 };
 
 }  // namespace
