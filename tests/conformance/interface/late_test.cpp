@@ -1,5 +1,4 @@
 // What makes the late device unlike a CPU.
-
 #include "tests/conformance/interface/devices.h"
 #include "tests/support/late_device.h"
 
