@@ -40,13 +40,16 @@ class F32Rows {
   F32Rows(uint64_t address, size_t in_features) : data_(pointer<const float>(address)), in_features_(in_features) {}
 
   struct Row {
+    static constexpr size_t kElementBits = 32;
     const float* data;
     FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const { return F32x16::load(data + k); }
     FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const { return F32x16::load_partial(data + k, count); }
-    FORETOKEN_SIMD_INLINE uintptr_t address(size_t k) const { return reinterpret_cast<uintptr_t>(data + k); }
   };
   FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
-  FORETOKEN_SIMD_INLINE size_t row_bytes() const { return in_features_ * sizeof(float); }
+  /// Where row n lies or would lie; for prefetching, also past the end.
+  FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
+    return pointer<const char>(reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(float));
+  }
 
  private:
   const float* data_;
@@ -59,13 +62,15 @@ class Bf16Rows {
   Bf16Rows(uint64_t address, size_t in_features) : data_(pointer<const uint16_t>(address)), in_features_(in_features) {}
 
   struct Row {
+    static constexpr size_t kElementBits = 16;
     const uint16_t* data;
     FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const { return F32x16::load(data + k); }
     FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const { return load_partial_bf16(data + k, count); }
-    FORETOKEN_SIMD_INLINE uintptr_t address(size_t k) const { return reinterpret_cast<uintptr_t>(data + k); }
   };
   FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
-  FORETOKEN_SIMD_INLINE size_t row_bytes() const { return in_features_ * sizeof(uint16_t); }
+  FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
+    return pointer<const char>(reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(uint16_t));
+  }
 
  private:
   const uint16_t* data_;
@@ -91,10 +96,12 @@ struct Accumulators {
   }
 };
 
-/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]), c < count <= kCols; the weights `ahead` bytes further on are prefetched.
+/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]), c < count <= kCols. The weights after these columns, at `next`, are
+/// prefetched in the order of their addresses.
 template <size_t kRows, size_t kCols, class Row>
-FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, size_t ahead, size_t count,
+FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const char* next, size_t count,
                                      float* sums) {
+  constexpr size_t kStepBytes = kCols * 2 * kLanes * Row::kElementBits / 8;
   Accumulators<kRows, kCols> acc;
 #pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
@@ -103,8 +110,9 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
   }
   size_t k = 0;
   for (; k + 2 * kLanes <= in_features; k += 2 * kLanes) {
-#pragma GCC unroll 8
-    for (size_t c = 0; c < kCols; ++c) __builtin_prefetch(reinterpret_cast<const void*>(w[c].address(k) + ahead), 0, 3);
+#pragma GCC unroll 16
+    for (size_t line = 0; line < kStepBytes; line += 64) __builtin_prefetch(next + line, 0, 3);
+    next += kStepBytes;
     acc.step([&](size_t r) { return F32x16::load(x[r] + k); }, [&](size_t c) { return w[c].load(k); });
     acc.step([&](size_t r) { return F32x16::load(x[r] + k + kLanes); }, [&](size_t c) { return w[c].load(k + kLanes); });
   }
@@ -132,7 +140,6 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
 template <size_t kRows, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
   constexpr size_t kCols = kGroupColumns<kRows>;
-  const size_t ahead = kCols * weights.row_bytes();
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
   for (size_t c0 = 0; c0 < columns; c0 += kCols) {
@@ -140,7 +147,7 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
     typename Rows::Row w[kCols];
     // Columns past the end repeat the last one and are not stored.
     for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
-    dot_group<kRows, kCols>(rows, w, in_features, ahead, count, sums + c0);
+    dot_group<kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), count, sums + c0);
   }
 }
 
