@@ -8,8 +8,8 @@
 
 namespace foretoken::cpu {
 
-/// Adds `entries` to `list`. Kernel sources use this instead of std::vector's inline functions, of which the linker might keep the
-/// copy that was compiled for the widest instruction set.
+/// Adds `entries` to `list`. Kernel sources use this instead of std::vector's inline functions, of which the linker might keep
+/// the copy that was compiled for the widest instruction set.
 void append(std::vector<KernelEntry>& list, std::span<const KernelEntry> entries);
 
 }  // namespace foretoken::cpu
