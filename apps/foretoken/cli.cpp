@@ -38,13 +38,20 @@ const CommandSpec* find_command(std::span<const std::string> words) {
   return nullptr;
 }
 
+/// Commands that continue `word`, as `bench decode` continues `bench`.
+std::vector<const CommandSpec*> commands_below(const std::string& word) {
+  std::vector<const CommandSpec*> below;
+  for (const CommandSpec& command : commands()) {
+    if (command.name.starts_with(word + " ")) below.push_back(&command);
+  }
+  return below;
+}
+
 [[noreturn]] void fail_unknown(std::span<const std::string> words) {
   std::vector<std::string> names{"help"};
-  std::string below;  // commands that continue the first word, as `bench decode` continues `bench`
-  for (const CommandSpec& command : commands()) {
-    names.emplace_back(command.name);
-    if (command.name.starts_with(words[0] + " ")) below.append(below.empty() ? "" : ", ").append(command.name);
-  }
+  for (const CommandSpec& command : commands()) names.emplace_back(command.name);
+  std::string below;
+  for (const CommandSpec* command : commands_below(words[0])) below.append(below.empty() ? "" : ", ").append(command->name);
   if (!below.empty()) throw UsageError("'" + words[0] + "' is not a command by itself; there is: " + below);
   const auto meant = nearest(words.size() > 1 && !words[1].starts_with('-') ? joined(words.first(2)) : words[0], names);
   const auto meant_first = meant ? meant : nearest(words[0], names);
@@ -60,7 +67,8 @@ int run_help(std::span<const std::string> words) {
   } else if (const CommandSpec* command = find_command(words)) {
     text = command_help(*command);
   } else {
-    fail_unknown(words);
+    for (const CommandSpec* below : commands_below(words[0])) text += command_help(*below);
+    if (text.empty()) fail_unknown(words);
   }
   fmt::print("{}", text);
   return kExitOk;
@@ -68,8 +76,8 @@ int run_help(std::span<const std::string> words) {
 
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", general_help());
-    return kExitUsage;
+    fmt::print(stderr, "{}\n", general_help());
+    throw UsageError("no command");
   }
   const std::span<const std::string> all(words);
   if (words[0] == "--help" || words[0] == "-h") return run_help({});
@@ -80,6 +88,7 @@ int dispatch(const std::vector<std::string>& words) {
   }
   if (words[0].starts_with('-')) throw UsageError("unknown option '" + words[0] + "' before a command");
   const CommandSpec* command = find_command(all);
+  if (command == nullptr && words.size() > 1 && (words[1] == "--help" || words[1] == "-h")) return run_help(all.first(1));
   if (command == nullptr) fail_unknown(all);
   const auto rest = all.subspan(num_words(command->name));
   const Options options(*command, {rest.begin(), rest.end()});

@@ -119,11 +119,11 @@ std::string megabytes(uint64_t bytes) { return fmt::format("{:.2f} MB", static_c
 
 void print_text(const ModelFiles& files, const Needs& needs, bool list_tensors) {
   const MemoryReport& weights = needs.weights;
-  fmt::print("{}\n  family                           {}\n", files.name, to_string(files.config.family));
-  for (const auto& [name, value] : shapes_of(files.config)) fmt::print("  {:<31}  {}\n", name, value);
-  fmt::print("  {:<31}  {}\n", "tensors", files.source->tensors().size());
-  fmt::print("  {:<31}  {:.1f} M\n", "parameters", static_cast<double>(needs.num_parameters) / 1e6);
-  fmt::print("  {:<31}  {}\n\n", "draft head (MTP)",
+  fmt::print("{}\n  family                              {}\n", files.name, to_string(files.config.family));
+  for (const auto& [name, value] : shapes_of(files.config)) fmt::print("  {:<34}  {}\n", name, value);
+  fmt::print("  {:<34}  {}\n", "tensors", files.source->tensors().size());
+  fmt::print("  {:<34}  {:.1f} M\n", "parameters", static_cast<double>(needs.num_parameters) / 1e6);
+  fmt::print("  {:<34}  {}\n\n", "draft head (MTP)",
              weights.mtp_absent_reason.empty() ? "present" : "none that can be used: " + weights.mtp_absent_reason);
   fmt::print("{:<12} {:<14} {:<10} {:>14} {:>16} {:>16}\n", "of", "module", "precision", "parameters", "memory", "read per step");
   for (const PartReport& part : weights.parts) {
@@ -136,10 +136,10 @@ void print_text(const ModelFiles& files, const Needs& needs, bool list_tensors) 
       {"target weights", weights.target_bytes}, {"draft head weights", weights.draft_bytes},
       {"target KV cache", needs.kv_bytes},      {"drafter KV cache", needs.draft_kv_bytes},
       {"recurrent states", needs.state_bytes},  {"in all, without activations", needs.total()}};
-  for (const auto& [name, bytes] : rows) fmt::print("  {:<31}  {}\n", name, megabytes(bytes));
-  fmt::print("\nweights read\n  {:<31}  {}\n", "by a target step", megabytes(weights.target_step_bytes));
+  for (const auto& [name, bytes] : rows) fmt::print("  {:<34}  {}\n", name, megabytes(bytes));
+  fmt::print("\nweights read\n  {:<34}  {}\n", "by a target step", megabytes(weights.target_step_bytes));
   if (weights.mtp_absent_reason.empty()) {
-    fmt::print("  {:<31}  {}\n", "by a draft step, LM head included", megabytes(weights.draft_step_bytes));
+    fmt::print("  {:<34}  {}\n", "by a draft step, LM head included", megabytes(weights.draft_step_bytes));
   }
   if (!list_tensors) return;
   fmt::print("\n");

@@ -43,7 +43,8 @@ std::optional<int64_t> parse_integer(std::string_view text) {
 }
 
 std::string range_text(int64_t min, int64_t max) {
-  if (max == INT64_MAX || max == INT32_MAX) return min == 0 ? "an integer" : "an integer of at least " + std::to_string(min);
+  if (min == INT32_MIN) return "an integer";
+  if (max == INT64_MAX || max == INT32_MAX) return "an integer of at least " + std::to_string(min);
   return "an integer from " + std::to_string(min) + " to " + std::to_string(max);
 }
 
@@ -116,8 +117,8 @@ std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64
     const std::string item = value.substr(begin, end - begin);
     const auto number = parse_integer(item);
     if (!number || *number < min || *number > max) {
-      fail("option --" + std::string(name) + ": expected a list like 1,2,3 whose items are each " + range_text(min, max) +
-           ", got '" + item + "' as item " + std::to_string(numbers.size() + 1));
+      fail("option --" + std::string(name) + ": expected a list like 1,2,3, each item " + range_text(min, max) + ", got '" +
+           item + "' as item " + std::to_string(numbers.size() + 1));
     }
     numbers.push_back(*number);
     begin = end + 1;

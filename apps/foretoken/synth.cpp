@@ -24,18 +24,19 @@ int run_synth(const Options& options) {
   if (options.has("layers")) spec.num_layers = options.integer("layers", 0, INT32_MAX);
   if (options.has("seed")) spec.seed = static_cast<uint64_t>(options.integer("seed", 0, INT64_MAX));
   const std::string output = options.required_text("output");
-  static_cast<void>(synth_config(spec));
+  const SynthSource source(spec);
 
   std::signal(SIGINT, note_interrupt);
   std::signal(SIGTERM, note_interrupt);
   Progress progress("writing " + output);
   uint64_t bytes = 0;
-  write_synth_checkpoint(spec, output, [&](uint64_t done, uint64_t total) {
+  const auto on_bytes = [&](uint64_t done, uint64_t total) {
     if (interrupted != 0) throw Error(ErrorCode::kInvalidState, "interrupted; what was written of " + output + " is removed");
     bytes = total;
     progress.update(done, total);
-  });
-  fmt::print("{}: {:.2f} GB of random weights like {}\n", output, static_cast<double>(bytes) / 1e9, spec.model);
+  };
+  write_synth_checkpoint(source, output, {.progress = on_bytes});
+  fmt::print("{}: {:.2f} GB, random weights like {}\n", output, static_cast<double>(bytes) / 1e9, spec.model);
   return kExitOk;
 }
 

@@ -1,0 +1,113 @@
+// devices, inspect, synth, bench decode and conformance.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/integration/cli/tool.h"
+
+namespace foretoken::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Words = std::vector<std::string>;
+
+ToolRun run_well(const Words& words) {
+  ToolRun run = run_tool(words);
+  EXPECT_EQ(run.status, 0) << run.err;
+  return run;
+}
+
+TEST(Devices, NameTheCpuAndGiveAReasonForEveryNo) {
+  const json backends = run_well({"devices", "--json"}).json()["backends"];
+  ASSERT_FALSE(backends.empty());
+  EXPECT_EQ(backends[0]["name"], "cpu");
+  EXPECT_EQ(backends[0]["origin"], "built in");
+  const json& device = backends[0]["devices"][0];
+  EXPECT_EQ(device["selector"], "cpu:0");
+  EXPECT_GT(device["memory_bytes"].get<uint64_t>(), 0U);
+  ASSERT_FALSE(device["weight_formats"].empty());
+  for (const json& format : device["weight_formats"]) {
+    for (const char* what : {"storable", "fast", "native"}) {
+      if (format[what]["available"].get<bool>()) continue;
+      EXPECT_FALSE(format[what]["reason"].get<std::string>().empty()) << format;
+    }
+  }
+  EXPECT_THAT(run_well({"devices"}).out, HasSubstr("cpu:0"));
+}
+
+TEST(Inspect, DescribesACheckpoint) {
+  const json report = run_well({"inspect", bundled("tiny-moe").string(), "--json"}).json();
+  EXPECT_EQ(report["family"], "qwen3_5_moe");
+  EXPECT_EQ(report["shapes"]["num_experts"], 8);
+  EXPECT_EQ(report["tensors"].size(), 91U);
+  EXPECT_TRUE(report["mtp"]["present"].get<bool>());
+  EXPECT_TRUE(report["mtp"]["reason"].is_null());
+  uint64_t bytes = 0;
+  for (const json& module : report["modules"]) bytes += module["bytes"].get<uint64_t>();
+  const json& memory = report["memory_bytes"];
+  EXPECT_EQ(memory["target_weights"].get<uint64_t>() + memory["draft_weights"].get<uint64_t>(), bytes);
+  EXPECT_GT(report["step_bytes"]["target"].get<uint64_t>(), report["step_bytes"]["draft"].get<uint64_t>());
+  const std::string text = run_well({"inspect", bundled("tiny-moe").string(), "--tensors"}).out;
+  for (const char* part : {"qwen3_5_moe", "shared_expert", "draft head", "mtp.fc.weight"}) EXPECT_THAT(text, HasSubstr(part));
+}
+
+TEST(Inspect, SaysWhyThereIsNoHead) {
+  const TemporaryFolder folder;
+  const json mtp = run_well({"inspect", checkpoint_without_head(folder.path()).string(), "--json"}).json()["mtp"];
+  EXPECT_FALSE(mtp["present"].get<bool>());
+  EXPECT_FALSE(mtp["reason"].get<std::string>().empty());
+}
+
+TEST(Synth, WritesACheckpointThatInspectReadsLikeItsSpec) {
+  const TemporaryFolder folder;
+  const std::string output = (folder.path() / "cut").string();
+  EXPECT_THAT(run_well({"synth", "--like", "qwen3.5-0.8b", "--layers", "1", "--seed", "5", "--output", output}).err, IsEmpty());
+  json written = run_well({"inspect", output, "--json"}).json();
+  json in_memory = run_well({"inspect", "synth:qwen3.5-0.8b:layers=1:seed=5", "--json"}).json();
+  written.erase("model");
+  in_memory.erase("model");
+  EXPECT_EQ(written, in_memory);
+}
+
+TEST(BenchDecode, MeasuresEachNumberOfDrafts) {
+  const ToolRun run = run_well({"bench", "decode", "--speculative-tokens", "0,2,1", "--prompt-tokens", "20", "--max-tokens", "24",
+                                "--repeat", "2", "--json", "--quiet"});
+  EXPECT_THAT(run.err, IsEmpty());
+  const json report = run.json();
+  EXPECT_EQ(report["repeat"], 2);
+  EXPECT_GT(report["prefill_tokens_per_second"].get<double>(), 0.0);
+  EXPECT_GT(report["read_bandwidth_bytes_per_second"].get<double>(), 1e8);
+  EXPECT_EQ(report["plain"]["steps"], 23);
+  EXPECT_GT(report["plain"]["tokens_per_second"].get<double>(), 0.0);
+  EXPECT_GT(report["plain"]["bandwidth_share"].get<double>(), 0.0);
+  ASSERT_EQ(report["speculative"].size(), 2U);
+  EXPECT_EQ(report["speculative"][0]["speculative_tokens"], 2);
+  for (const json& series : report["speculative"]) {
+    EXPECT_TRUE(series["identical"].get<bool>());
+    EXPECT_GE(series["mean_tokens_per_round"].get<double>(), 1.0);
+    EXPECT_GT(series["bytes_per_step"].get<uint64_t>(), report["plain"]["bytes_per_step"].get<uint64_t>());
+  }
+}
+
+TEST(BenchDecode, ForcesAcceptCounts) {
+  const json report = run_well({"bench", "decode", "--speculative-tokens", "3", "--prompt-tokens", "20", "--max-tokens", "22",
+                                "--repeat", "1", "--force-accept", "3,0,1", "--json"})
+                          .json();
+  const json& series = report["speculative"][0];
+  // 21 tokens after the first, in rounds of 4, 1, 2, 4, 1, 2, 4, 1, 2.
+  EXPECT_EQ(series["steps"], 9);
+  EXPECT_NEAR(series["mean_tokens_per_round"].get<double>(), 21.0 / 9.0, 1e-9);
+  EXPECT_TRUE(series["identical"].get<bool>());
+}
+
+TEST(Conformance, RunsOneOperatorAndSaysHowItWent) {
+  const json report = run_well({"conformance", "--op", "rms_norm", "--every", "5", "--json"}).json();
+  EXPECT_TRUE(report["passed"].get<bool>());
+  EXPECT_FALSE(report["entries"].empty());
+  EXPECT_THAT(run_well({"conformance", "--op", "argmax", "--backend", "cpu"}).out, HasSubstr("all held"));
+  EXPECT_EQ(run_tool({"conformance", "--op", "argmax", "--case", "no such case"}).status, 1);
+}
+
+}  // namespace
+}  // namespace foretoken::test
