@@ -18,7 +18,7 @@ struct OpImplementation {
   std::string name;
   std::function<Availability(const void* op)> accepts;       // whether it can run these operands
   std::function<void(CommandList&, const void* op)> launch;  // puts the launches on the list
-  std::function<size_t(const void* op)> workspace_bytes;     // scratch that `launch` needs for these shapes
+  std::function<size_t(const void* op)> workspace_bytes;     // scratch that `launch` needs for these shapes, or fewer rows
 };
 
 class OpTable {

@@ -23,9 +23,18 @@ size_t max_splits(const GatedAttention& op) { return ceil_div(static_cast<size_t
 
 bool splits_context(const GatedAttention& op) { return dimension(op.q, 0) <= kMaxSplitRows && max_splits(op) > 1; }
 
+size_t partial_bytes(const GatedAttention& op, size_t rows, size_t splits) {
+  return rows * splits * dimension(op.q, 1) * attention_partial_floats(dimension(op.q, 2)) * sizeof(float);
+}
+
+size_t needed_workspace_bytes(const GatedAttention& op) {
+  return partial_bytes(op, dimension(op.q, 0), splits_context(op) ? max_splits(op) : 1);
+}
+
+/// What this many rows or fewer need: few rows split the context, many do not.
 size_t attention_workspace_bytes(const GatedAttention& op) {
-  const size_t partials = dimension(op.q, 0) * dimension(op.q, 1) * (splits_context(op) ? max_splits(op) : 1);
-  return partials * attention_partial_floats(dimension(op.q, 2)) * sizeof(float);
+  const size_t rows = dimension(op.q, 0);
+  return std::max(partial_bytes(op, rows, 1), partial_bytes(op, std::min<size_t>(rows, kMaxSplitRows), max_splits(op)));
 }
 
 void require_workspace(const GatedAttention& op, size_t bytes) {
@@ -39,7 +48,7 @@ void require_workspace(const GatedAttention& op, size_t bytes) {
 
 GatedAttentionParams attention_params(const GatedAttention& op) {
   const bool split = splits_context(op);
-  require_workspace(op, attention_workspace_bytes(op));
+  require_workspace(op, needed_workspace_bytes(op));
   return {.q = pointer<const float>(op.q),
           .q_gate = pointer<const float>(op.q_gate),
           .k_cache = pointer<const void>(op.k_cache),

@@ -106,7 +106,7 @@ TEST_P(ExactnessTest, BitsDoNotDependOnTheNumberOfThreads) {
     const auto backend = open_cpu(threads);
     TestModel model(*backend, GetParam(), {.cache_dtype = DType::kBF16, .keep_logits = true});
     ids.push_back(model.generate(prompt(32), 3, 32).output_token_ids);
-    logits.push_back(model.read(model.runner().logits()));
+    logits.push_back(model.read(model.runner().logits().rows(0, 4)));
     EXPECT_EQ(ids.back(), ids.front()) << threads << " threads";
     EXPECT_EQ(std::memcmp(logits.back().data(), logits.front().data(), logits.front().size() * sizeof(float)), 0)
         << threads << " threads";
