@@ -195,7 +195,7 @@ LoadedModel load_model(GpuBackend& backend, const WeightSource& source, const Mo
 
   model.config = config;
   model.target = std::move(plan->target);
-  model.mtp = std::move(plan->mtp);
+  model.mtp = plan->mtp;
   model.mtp_absent_reason = std::move(plan->mtp_absent_reason);
   if (plan->tied_lm_head) {
     model.target.lm_head.weight = model.target.embed_tokens;

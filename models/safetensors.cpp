@@ -105,7 +105,7 @@ std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry)
 }
 
 bool SafetensorsFile::contains(std::span<const std::byte> range) const {
-  const std::less_equal<const std::byte*> before;
+  const std::less_equal<> before;
   return before(data_, range.data()) && before(range.data() + range.size(), data_ + size_);
 }
 
