@@ -21,11 +21,14 @@ void attend(const GatedAttention& op, int64_t b, int64_t t, int64_t h, int64_t l
   const int64_t block_size = k_cache.dim(1);
   const int64_t kv_head = h / (q.dim(1) / k_cache.dim(2));
 
+  std::vector<double> query;
+  for (int64_t d = 0; d < head_dim; ++d) query.push_back(q(t, h, d));
   std::vector<double> scores;
   for (int64_t position = 0; position < length; ++position) {
     const int64_t block = block_table.integer(b, position / block_size);
     double score = 0.0;
-    for (int64_t d = 0; d < head_dim; ++d) score += q(t, h, d) * k_cache(block, position % block_size, kv_head, d);
+    for (int64_t d = 0; d < head_dim; ++d)
+      score += query[static_cast<size_t>(d)] * k_cache(block, position % block_size, kv_head, d);
     scores.push_back(score * static_cast<double>(op.scale));
   }
   const double largest = *std::ranges::max_element(scores);
@@ -34,13 +37,16 @@ void attend(const GatedAttention& op, int64_t b, int64_t t, int64_t h, int64_t l
     score = std::exp(score - largest);
     sum += score;
   }
-  for (int64_t d = 0; d < head_dim; ++d) {
-    double mixed = 0.0;
-    for (int64_t position = 0; position < length; ++position) {
-      const int64_t block = block_table.integer(b, position / block_size);
-      mixed += scores[static_cast<size_t>(position)] / sum * v_cache(block, position % block_size, kv_head, d);
+  std::vector<double> mixed(static_cast<size_t>(head_dim));
+  for (int64_t position = 0; position < length; ++position) {
+    const int64_t block = block_table.integer(b, position / block_size);
+    const double share = scores[static_cast<size_t>(position)] / sum;
+    for (int64_t d = 0; d < head_dim; ++d) {
+      mixed[static_cast<size_t>(d)] += share * v_cache(block, position % block_size, kv_head, d);
     }
-    out.set(mixed * sigmoid(gate(t, h, head_dim + d)), t, h, d);
+  }
+  for (int64_t d = 0; d < head_dim; ++d) {
+    out.set(mixed[static_cast<size_t>(d)] * sigmoid(gate(t, h, head_dim + d)), t, h, d);
   }
 }
 

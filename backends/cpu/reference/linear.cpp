@@ -10,47 +10,55 @@
 namespace foretoken {
 namespace {
 
-/// x[t] . weight[n]
-double dot(const HostTensor& x, int64_t t, const WeightReader& weight, int64_t n) {
-  double sum = 0.0;
-  for (int64_t k = 0; k < x.dim(1); ++k) sum += x(t, k) * weight(n, k);
-  return sum;
+using Matrix = std::vector<std::vector<double>>;
+
+/// x weight^T, [T, N]; each weight is read once.
+Matrix product(const Tensor& x, const LinearWeight& weight) {
+  const HostTensor activations(x);
+  const WeightReader weights(weight);
+  const auto num_tokens = static_cast<size_t>(x.dim(0));
+  const auto out_features = static_cast<size_t>(weight.out_features());
+  Matrix out(num_tokens, std::vector<double>(out_features));
+  Matrix rows(num_tokens);
+  for (size_t t = 0; t < num_tokens; ++t) {
+    for (int64_t k = 0; k < x.dim(1); ++k) rows[t].push_back(activations(static_cast<int64_t>(t), k));
+  }
+  for (size_t n = 0; n < out_features; ++n) {
+    for (int64_t k = 0; k < x.dim(1); ++k) {
+      const double w = weights(static_cast<int64_t>(n), k);
+      for (size_t t = 0; t < num_tokens; ++t) out[t][n] += rows[t][static_cast<size_t>(k)] * w;
+    }
+  }
+  return out;
 }
 
 }  // namespace
 
 void reference(const Linear& op) {
-  const HostTensor x(op.x);
-  const WeightReader weight(op.w);
   const HostTensor out(op.out);
-  for (int64_t t = 0; t < out.dim(0); ++t) {
-    for (int64_t n = 0; n < out.dim(1); ++n) out.set(dot(x, t, weight, n), t, n);
+  const Matrix y = product(op.x, op.w);
+  for (size_t t = 0; t < y.size(); ++t) {
+    for (size_t n = 0; n < y[t].size(); ++n) out.set(y[t][n], static_cast<int64_t>(t), n);
   }
 }
 
 void reference(const LinearSiluMul& op) {
-  const HostTensor x(op.x);
-  const WeightReader gate(op.gate);
-  const WeightReader up(op.up);
   const HostTensor out(op.out);
-  for (int64_t t = 0; t < out.dim(0); ++t) {
-    for (int64_t n = 0; n < out.dim(1); ++n) out.set(silu(dot(x, t, gate, n)) * dot(x, t, up, n), t, n);
+  const Matrix gate = product(op.x, op.gate);
+  const Matrix up = product(op.x, op.up);
+  for (size_t t = 0; t < gate.size(); ++t) {
+    for (size_t n = 0; n < gate[t].size(); ++n) out.set(silu(gate[t][n]) * up[t][n], static_cast<int64_t>(t), n);
   }
 }
 
-std::vector<double> reference_logits(const LinearArgmax& op, int64_t t) {
-  const HostTensor x(op.x);
-  const WeightReader weight(op.w);
-  std::vector<double> logits;
-  for (int64_t n = 0; n < op.w.out_features(); ++n) logits.push_back(dot(x, t, weight, n));
-  return logits;
-}
+std::vector<double> reference_logits(const LinearArgmax& op, int64_t t) { return product(op.x.rows(t, 1), op.w)[0]; }
 
 void reference(const LinearArgmax& op) {
   const HostTensor token_ids(op.token_ids);
   const HostTensor logprobs(op.logprobs);
+  const Matrix all_logits = product(op.x, op.w);
   for (int64_t t = 0; t < token_ids.dim(0); ++t) {
-    const std::vector<double> logits = reference_logits(op, t);
+    const std::vector<double>& logits = all_logits[static_cast<size_t>(t)];
     double best = -std::numeric_limits<double>::infinity();
     int64_t best_id = 0;
     for (size_t n = 0; n < logits.size(); ++n) {

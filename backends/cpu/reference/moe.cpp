@@ -60,12 +60,14 @@ void reference(const MoeExpertsUp& op) {
     const WeightReader gate_up(op.gate_up, expert);
     for (int64_t i = offsets.integer(expert); i < offsets.integer(expert + 1); ++i) {
       const int64_t t = pairs.integer(i) / top_k;
+      std::vector<double> input;
+      for (int64_t h = 0; h < x.dim(1); ++h) input.push_back(x(t, h));
       for (int64_t row = 0; row < intermediate_size; ++row) {
         double gate = 0.0;
         double up = 0.0;
         for (int64_t h = 0; h < x.dim(1); ++h) {
-          gate += x(t, h) * gate_up(row, h);
-          up += x(t, h) * gate_up(intermediate_size + row, h);
+          gate += input[static_cast<size_t>(h)] * gate_up(row, h);
+          up += input[static_cast<size_t>(h)] * gate_up(intermediate_size + row, h);
         }
         out.set(silu(gate) * up, t, pairs.integer(i) % top_k, row);
       }
