@@ -72,12 +72,12 @@ void Engine::open_model() {
 }
 
 void Engine::choose_prefill_precision() {
-  if (options_.prefill_precision) {
-    prefill_precision_ = *options_.prefill_precision;
-    return;
-  }
   const Availability& bf16 = backend_->capabilities().bf16_prefill;
-  prefill_precision_ = bf16 ? LinearPrecision::kBF16 : LinearPrecision::kExact;
+  prefill_precision_ = options_.prefill_precision.value_or(bf16 ? LinearPrecision::kBF16 : LinearPrecision::kExact);
+  if (options_.prefill_precision == LinearPrecision::kBF16 && !bf16) {
+    notes_.push_back("prefill with BF16 activations gains nothing on this device: " + bf16.reason());
+  }
+  if (options_.prefill_precision) return;
   notes_.push_back(bf16 ? "prefill with BF16 activations, which this device is faster with"
                         : "prefill with float32 activations (BF16: " + bf16.reason() + ")");
 }
@@ -92,7 +92,7 @@ void Engine::decide_speculation() {
   notes_.push_back("plain decoding, speculation is not available: " + mtp_absent_reason_);
 }
 
-void Engine::load(int64_t prompt_tokens, int64_t max_tokens) {
+void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const std::function<void(uint64_t done, uint64_t total)>& progress) {
   if (loaded_) throw Error(ErrorCode::kInvalidState, "this engine has loaded its model already");
   if (prompt_tokens < 1) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
   const int64_t context = config_.max_position_embeddings;
@@ -114,7 +114,7 @@ void Engine::load(int64_t prompt_tokens, int64_t max_tokens) {
                                            .keep_logits = options_.keep_logits || options_.self_check,
                                            .override_drafts = options_.override_drafts};
   auto loaded = std::make_unique<Loaded>(
-      *backend_, *stream_, load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = options_.progress}),
+      *backend_, *stream_, load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = progress}),
       runner_options);
   const LoadedModel& model = loaded->model;
   TargetRunner& runner = loaded->runner;

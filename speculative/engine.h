@@ -33,7 +33,6 @@ struct EngineOptions {
   bool override_drafts = false;                      // allows GenerationOptions::forced
   bool self_check = false;                           // compares all target logits with those of a second, plain sequence
   int64_t prefill_chunk = 512;                       // prompt tokens of one pass
-  std::function<void(uint64_t done, uint64_t total)> progress{};  // of loading, in bytes
 };
 
 /// One model on one device, for one sequence at a time. Not thread-safe.
@@ -47,9 +46,10 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Loads the weights and reserves memory for sequences of `prompt_tokens` and `max_tokens` more, as far as the model's context
-  /// goes; records all Programs. Once per engine. Throws InvalidArgument (a prompt that is empty or leaves no room in the
-  /// context), OutOfMemory, Unsupported, and what load_model throws; nothing stays allocated then.
-  void load(int64_t prompt_tokens, int64_t max_tokens);
+  /// goes; records all Programs. `progress` gets bytes loaded and in all. Once per engine. Throws InvalidArgument (a prompt that
+  /// is empty or leaves no room in the context), OutOfMemory, Unsupported, and what load_model throws; nothing stays allocated
+  /// then.
+  void load(int64_t prompt_tokens, int64_t max_tokens, const std::function<void(uint64_t done, uint64_t total)>& progress = {});
 
   /// The folder or "synth:..." that was opened.
   [[nodiscard]] const std::string& model_name() const { return model_name_; }

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMinBytes = size_t{1} << 30;  // far beyond any cache
 constexpr size_t kMinBytesPerThread = size_t{128} << 20;
 constexpr size_t kPageBytes = size_t{2} << 20;  // a huge page
-constexpr int kPasses = 7;
+constexpr int kPasses = 12;
 
 /// Anonymous memory, on huge pages where the system has them.
 class Mapping {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -39,10 +40,11 @@ Progress::~Progress() {
 void Progress::update(uint64_t bytes_done, uint64_t bytes_total) {
   if (!is_terminal_ || bytes_total == 0) return;
   const Clock::time_point now = Clock::now();
+  if (bytes_done == 0) first_byte_ = now;
   if (now - begin_ < kFirstLine || now - last_ < kRefresh) return;
   last_ = now;
   is_shown_ = true;
-  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const double seconds = std::max(1e-3, std::chrono::duration<double>(now - first_byte_).count());
   const double done = static_cast<double>(bytes_done);
   const std::string line = fmt::format("{}{}: {:.0f} %, {:.1f} of {:.1f} GB, {:.2f} GB/s", kClearLine, what_,
                                        100.0 * done / static_cast<double>(bytes_total), done / 1e9,

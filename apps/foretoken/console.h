@@ -33,6 +33,7 @@ class Progress {
   bool is_shown_ = false;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point last_ = begin_;
+  Clock::time_point first_byte_ = begin_;  // where the rate counts from: memory is reserved before
 };
 
 }  // namespace foretoken::cli

@@ -1,7 +1,5 @@
 #include "apps/foretoken/engine_setup.h"
 
-#include <chrono>
-
 #include "apps/foretoken/console.h"
 
 namespace foretoken::cli {
@@ -34,10 +32,9 @@ EngineOptions engine_options(const Options& options) {
   return engine;
 }
 
-double load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens) {
-  const auto begin = std::chrono::steady_clock::now();
-  engine.load(prompt_tokens, max_tokens);
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens) {
+  Progress progress("loading " + engine.model_name());
+  engine.load(prompt_tokens, max_tokens, [&progress](uint64_t done, uint64_t total) { progress.update(done, total); });
 }
 
 void print_notes(const Engine& engine) {

@@ -12,8 +12,8 @@ namespace foretoken::cli {
 /// --kv-dtype. Throws UsageError.
 [[nodiscard]] std::optional<DType> kv_dtype_option(const Options& options);
 
-/// Loads with a progress line; returns the milliseconds that it took.
-double load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens);
+/// Loads with a progress line.
+void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens);
 
 /// The engine's notes on stderr.
 void print_notes(const Engine& engine);

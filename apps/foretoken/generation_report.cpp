@@ -99,7 +99,8 @@ std::string to_figures(const GenerationReport& report) {
   }
   if (report.self_checked) {
     const SelfCheckResult& check = result.self_check;
-    out += fmt::format("self-check   {} rows of logits, {} different", check.rows_checked, check.rows_different);
+    out += fmt::format("self-check   {} rows of logits (their time is in host), {} different", check.rows_checked,
+                       check.rows_different);
     out += check.rows_different > 0 ? fmt::format(", the first at output token {}\n", check.first_difference) : "\n";
   }
   return out;
