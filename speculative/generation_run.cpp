@@ -60,7 +60,8 @@ void GenerationRun::append_prompt_rows(int64_t first_position, int64_t num_rows)
 Tensor GenerationRun::hidden_rows(int64_t first_row, int64_t num_rows) const {
   const TargetModel& model = g_.runner_.model();
   const Tensor& rows = g_.proposer_->hidden_kind() == HiddenKind::kPostNorm ? model.hidden() : model.residual();
-  return rows.rows(first_row + (fault::active(Fault::kHiddenOffByOne) ? 1 : 0), num_rows);
+  const bool off_by_one = fault::active(Fault::kHiddenOffByOne) && first_row + num_rows < rows.dim(0);
+  return rows.rows(first_row + (off_by_one ? 1 : 0), num_rows);
 }
 
 int64_t GenerationRun::depth() {

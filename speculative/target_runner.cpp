@@ -150,7 +150,7 @@ void TargetRunner::upload_metadata(const TargetSequence& sequence, int64_t rows)
   metadata_.i32(state_slots_)[0] = sequence.state_slot_;
   metadata_.i32(num_commit_)[0] = sequence.num_commit_;
   const auto blocks = sequence.blocks_.blocks();
-  std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
+  if (!fault::active(Fault::kStaleBlockTable)) std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
   metadata_.upload(stream_, block_table_, blocks.size());
 }
 
