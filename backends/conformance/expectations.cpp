@@ -6,10 +6,7 @@ namespace foretoken {
 
 Expectations expectations_for(std::string_view backend) {
   if (backend == "cpu") {
-    return {.unsupported = {{.op = "*",
-                             .case_contains = "_act-bf16",
-                             .reason = "the CPU computes with float32 activations: BF16 ones would need conversions at every "
-                                       "load and store and save no time next to the weights"}},
+    return {.unsupported = {{.op = "*", .case_contains = "_act-bf16", .reason = "the CPU computes with float32 activations"}},
             .expected_failure = {}};
   }
   return {};
