@@ -43,9 +43,9 @@ struct Engine::Loaded {
 
   LoadedModel model;
   TargetRunner runner;
-  std::optional<MtpProposer> proposer;
-  std::optional<TargetRunner> shadow;
-  std::optional<Generator> generator;
+  std::unique_ptr<MtpProposer> proposer;
+  std::unique_ptr<TargetRunner> shadow;
+  std::unique_ptr<Generator> generator;
 };
 
 Engine::Engine(EngineOptions options) : options_(std::move(options)) {
@@ -92,10 +92,9 @@ void Engine::decide_speculation() {
   notes_.push_back("plain decoding, speculation is not available: " + mtp_absent_reason_);
 }
 
-void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const std::function<void(uint64_t done, uint64_t total)>& progress) {
-  if (loaded_) throw Error(ErrorCode::kInvalidState, "this engine has loaded its model already");
-  if (prompt_tokens < 1) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
+TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_tokens) const {
   const int64_t context = config_.max_position_embeddings;
+  if (prompt_tokens < 1) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
   if (prompt_tokens >= context) {
     throw Error(ErrorCode::kInvalidArgument, {.what = "the prompt does not fit into the model's context",
                                               .expected = "fewer than " + std::to_string(context) + " tokens",
@@ -107,41 +106,49 @@ void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const std::function
   }
   // Beyond the text: the rows of a verify step that stick out of it, and the pair key one ahead.
   const int64_t room = std::min(max_tokens, context) + TargetRunner::kMaxVerifyRows + 1;
-  const TargetRunnerOptions runner_options{.max_seq_len = std::min(prompt_tokens + room, context),
-                                           .prefill_chunk = options_.prefill_chunk,
-                                           .prefill_precision = prefill_precision_,
-                                           .cache_dtype = kv_dtype(),
-                                           .keep_logits = options_.keep_logits || options_.self_check,
-                                           .override_drafts = options_.override_drafts};
-  auto loaded = std::make_unique<Loaded>(
-      *backend_, *stream_, load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = progress}),
-      runner_options);
-  const LoadedModel& model = loaded->model;
-  TargetRunner& runner = loaded->runner;
-  if (speculates_) {
-    MtpProposer& proposer =
-        loaded->proposer.emplace(*backend_, model.config, *model.mtp, model.target.embed_tokens, model.target.lm_head,
-                                 MtpProposerOptions{.max_seq_len = runner_options.max_seq_len,
-                                                    .max_drafts = options_.max_speculative_tokens,
-                                                    .max_append_rows = options_.prefill_chunk,
-                                                    .cache_dtype = kv_dtype(),
-                                                    .hidden = options_.draft_hidden,
-                                                    .chain = options_.draft_chain});
-    const bool post_norm = options_.draft_hidden == HiddenKind::kPostNorm;
-    proposer.prepare(runner.picks(), post_norm ? runner.model().hidden() : runner.model().residual(),
-                     options_.max_speculative_tokens);
-    runner.prepare(proposer.block_token_ids(), options_.max_speculative_tokens);
-  } else {
-    runner.prepare({}, 0);
-  }
-  loaded->generator.emplace(*backend_, *stream_, runner, loaded->proposer ? &*loaded->proposer : nullptr);
+  return {.max_seq_len = std::min(prompt_tokens + room, context),
+          .prefill_chunk = options_.prefill_chunk,
+          .prefill_precision = prefill_precision_,
+          .cache_dtype = kv_dtype(),
+          .keep_logits = options_.keep_logits || options_.self_check,
+          .override_drafts = options_.override_drafts};
+}
+
+void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& progress) {
+  if (loaded_) throw Error(ErrorCode::kInvalidState, "this engine has loaded its model already");
+  const TargetRunnerOptions target_options = runner_options(prompt_tokens, max_tokens);
+  LoadedModel model = load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = progress});
+  auto loaded = std::make_unique<Loaded>(*backend_, *stream_, std::move(model), target_options);
+  add_drafter(*loaded);
+  loaded->generator = std::make_unique<Generator>(*backend_, *stream_, loaded->runner, loaded->proposer.get());
   if (options_.self_check) {
-    loaded->shadow.emplace(*backend_, *stream_, model.config, model.target, runner_options);
+    loaded->shadow =
+        std::make_unique<TargetRunner>(*backend_, *stream_, loaded->model.config, loaded->model.target, target_options);
     loaded->shadow->prepare({}, 0);
     loaded->generator->enable_self_check(*loaded->shadow);
   }
   stream_->synchronize();
   loaded_ = std::move(loaded);
+}
+
+void Engine::add_drafter(Loaded& loaded) const {
+  const LoadedModel& model = loaded.model;
+  if (!model.mtp) {
+    loaded.runner.prepare({}, 0);
+    return;
+  }
+  const MtpProposerOptions options{.max_seq_len = loaded.runner.options().max_seq_len,
+                                   .max_drafts = options_.max_speculative_tokens,
+                                   .max_append_rows = options_.prefill_chunk,
+                                   .cache_dtype = kv_dtype(),
+                                   .hidden = options_.draft_hidden,
+                                   .chain = options_.draft_chain};
+  loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, *model.mtp, model.target.embed_tokens,
+                                                  model.target.lm_head, options);
+  const TargetModel& target = loaded.runner.model();
+  const Tensor& hidden = options.hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
+  loaded.proposer->prepare(loaded.runner.picks(), hidden, options.max_drafts);
+  loaded.runner.prepare(loaded.proposer->block_token_ids(), options.max_drafts);
 }
 
 Engine::Loaded& Engine::loaded() const {
@@ -151,7 +158,7 @@ Engine::Loaded& Engine::loaded() const {
 
 const LoadedModel& Engine::model() const { return loaded().model; }
 TargetRunner& Engine::runner() { return loaded().runner; }
-MtpProposer* Engine::proposer() { return loaded().proposer ? &*loaded().proposer : nullptr; }
+MtpProposer* Engine::proposer() { return loaded().proposer.get(); }
 Generator& Engine::generator() { return *loaded().generator; }
 
 ModelFiles open_model_files(const std::string& name) {

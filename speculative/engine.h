@@ -45,11 +45,13 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
+
   /// Loads the weights and reserves memory for sequences of `prompt_tokens` and `max_tokens` more, as far as the model's context
   /// goes; records all Programs. `progress` gets bytes loaded and in all. Once per engine. Throws InvalidArgument (a prompt that
   /// is empty or leaves no room in the context), OutOfMemory, Unsupported, and what load_model throws; nothing stays allocated
   /// then.
-  void load(int64_t prompt_tokens, int64_t max_tokens, const std::function<void(uint64_t done, uint64_t total)>& progress = {});
+  void load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& progress = {});
 
   /// The folder or "synth:..." that was opened.
   [[nodiscard]] const std::string& model_name() const { return model_name_; }
@@ -83,6 +85,8 @@ class Engine {
   void open_model();
   void choose_prefill_precision();
   void decide_speculation();
+  [[nodiscard]] TargetRunnerOptions runner_options(int64_t prompt_tokens, int64_t max_tokens) const;
+  void add_drafter(Loaded& loaded) const;
   [[nodiscard]] Loaded& loaded() const;
 
   EngineOptions options_;

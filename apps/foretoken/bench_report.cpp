@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "apps/foretoken/generation_report.h"
 
@@ -30,25 +31,27 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
 }
 
-const GenerationResult& median_run(const BenchSeries& series) {
-  std::vector<const GenerationResult*> runs;
-  for (const GenerationResult& run : series.runs) runs.push_back(&run);
-  std::ranges::sort(runs, {}, [](const GenerationResult* run) { return run->timing.decode_ms; });
-  return *runs[(runs.size() - 1) / 2];
+/// Median of `value(run)` over the runs of a series.
+template <class Value>
+double median_over_runs(const BenchSeries& series, Value value) {
+  std::vector<double> values(series.runs.size());
+  std::ranges::transform(series.runs, values.begin(), value);
+  return median(std::move(values));
 }
 
-double median_speed(const BenchSeries& series) {
-  std::vector<double> speeds;
-  for (const GenerationResult& run : series.runs) speeds.push_back(decode_tokens_per_second(run));
-  return median(std::move(speeds));
+const GenerationResult& median_run(const BenchSeries& series) {
+  std::vector<size_t> order(series.runs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&series](size_t run) { return series.runs[run].timing.decode_ms; });
+  return series.runs[order[(order.size() - 1) / 2]];
 }
+
+double median_speed(const BenchSeries& series) { return median_over_runs(series, decode_tokens_per_second); }
 
 double prefill_speed(const BenchReport& report, const BenchSeries& series) {
-  std::vector<double> speeds;
-  for (const GenerationResult& run : series.runs) {
-    speeds.push_back(static_cast<double>(report.prompt_tokens) * 1000.0 / run.timing.prefill_ms);
-  }
-  return median(std::move(speeds));
+  return median_over_runs(series, [&report](const GenerationResult& run) {
+    return static_cast<double>(report.prompt_tokens) * 1000.0 / run.timing.prefill_ms;
+  });
 }
 
 Figures figures_of(const BenchReport& report, const BenchSeries& series) {

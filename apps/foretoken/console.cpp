@@ -45,7 +45,7 @@ void Progress::update(uint64_t bytes_done, uint64_t bytes_total) {
   last_ = now;
   is_shown_ = true;
   const double seconds = std::max(1e-3, std::chrono::duration<double>(now - first_byte_).count());
-  const double done = static_cast<double>(bytes_done);
+  const auto done = static_cast<double>(bytes_done);
   const std::string line = fmt::format("{}{}: {:.0f} %, {:.1f} of {:.1f} GB, {:.2f} GB/s", kClearLine, what_,
                                        100.0 * done / static_cast<double>(bytes_total), done / 1e9,
                                        static_cast<double>(bytes_total) / 1e9, done / 1e9 / seconds);

@@ -73,6 +73,14 @@ std::string help_of(const OptionSpec& option) {
   return fmt::format("{} (default: {})", option.help, option.default_value);
 }
 
+/// Words and help of each option.
+std::vector<std::pair<std::string, std::string>> option_rows(const CommandSpec& command) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  rows.reserve(command.options.size() + 1);
+  for (const OptionSpec& option : command.options) rows.emplace_back(words_of(option), help_of(option));
+  return rows;
+}
+
 std::string usage_of(const CommandSpec& command) {
   return fmt::format("foretoken {}{}{}{}", command.name, command.argument.empty() ? "" : " ", command.argument,
                      command.options.empty() ? "" : " [options]");
@@ -95,9 +103,8 @@ std::string markdown_table(std::string_view left, std::string_view right, const 
 std::string markdown_of(const CommandSpec& command) {
   std::string out = fmt::format("## foretoken {}\n\n{}.\n\n```\n{}\n```\n\n", command.name, command.summary, usage_of(command));
   out += fmt::format("{}\n\n", command.description);
-  std::vector<std::pair<std::string, std::string>> rows;
-  for (const OptionSpec& option : command.options) rows.emplace_back(words_of(option), help_of(option));
-  if (!rows.empty()) out += markdown_table("option", "meaning", rows);
+  const auto rows = option_rows(command);
+  out += markdown_table("option", "meaning", rows);
   out += "```sh\n";
   for (const Example& example : command.examples) out += fmt::format("# {}\n{}\n", example.purpose, example.command);
   return out + "```\n\n";
@@ -118,8 +125,7 @@ std::string general_help() {
 
 std::string command_help(const CommandSpec& command) {
   std::string out = "Usage: " + usage_of(command) + "\n\n" + wrapped(command.description, 0, 0) + "\nOptions:\n";
-  std::vector<std::pair<std::string, std::string>> rows;
-  for (const OptionSpec& option : command.options) rows.emplace_back(words_of(option), help_of(option));
+  auto rows = option_rows(command);
   rows.emplace_back("-h, --help", "show this text");
   out += table(rows) + "\nExamples:\n";
   for (const Example& example : command.examples) out += fmt::format("  # {}\n  {}\n", example.purpose, example.command);

@@ -24,10 +24,9 @@ const CommandSpec kGenerate{
     "generate",
     "",
     "Generate text greedily, with speculation where the checkpoint has a head",
-    "Text streams to stdout as it comes, figures go to stderr. Exactly one of --prompt, --chat, --prompt-file and --token-ids is "
-    "required. Ends at an end token of the checkpoint, after --max-tokens, or where the context ends. The text does not depend "
-    "on "
-    "--speculative-tokens.",
+    "Text streams to stdout as it comes, figures go to stderr. Exactly one of --prompt, --chat, --prompt-file and "
+    "--token-ids is required. Ends at an end token of the checkpoint, after --max-tokens, or where the context ends. The "
+    "text does not depend on --speculative-tokens.",
     {
         kModel,
         {"prompt", "TEXT", "", "continue this text; special tokens in it, like <|im_start|>, are parsed"},
@@ -37,8 +36,8 @@ const CommandSpec kGenerate{
         {"system", "TEXT", "", "system message for --chat"},
         {"max-tokens", "N", "128", "most tokens to generate"},
         {"speculative-tokens", "K", "3",
-         "drafts of a round, 0 to 15; 0 decodes plainly. A checkpoint without a head decodes plainly, or fails when K was asked "
-         "for"},
+         "drafts of a round, 0 to 15; 0 decodes plainly. A checkpoint without a head decodes plainly, or fails when K was "
+         "asked for"},
         kBackend,
         kThreads,
         kPrefillPrecision,
@@ -48,9 +47,8 @@ const CommandSpec kGenerate{
         kDraftChain,
         {"compare", "", "", "decode plainly too; report the speed-up and whether the ids are identical (exit status 3 when not)"},
         {"self-check", "", "",
-         "compare the target's logits of every row with those of a sequence that never speculates, bit for bit (exit status 3 "
-         "when "
-         "they differ)"},
+         "compare the target's logits of every row with those of a sequence that never speculates, bit for bit (exit "
+         "status 3 when they differ)"},
         kJson,
         {"quiet", "", "", "no notes and figures on stderr"},
     },
@@ -68,9 +66,9 @@ const CommandSpec kGenerate{
 const CommandSpec kDevices{"devices",
                            "",
                            "List backends and devices, what each can do, and why not",
-                           "Shows the built-in CPU backend and every loadable one that was found, their devices, and for each "
-                           "weight format whether it can be "
-                           "stored, is fast, and is native. Every \"no\" has its reason.",
+                           "Shows the built-in CPU backend and every loadable one that was found, their devices, and for "
+                           "each weight format whether it can be stored, is fast, and is native. Every \"no\" has its "
+                           "reason.",
                            {kJson},
                            {{"foretoken devices", "For people"}, {"foretoken devices --json", "For programs"}},
                            run_devices};
@@ -79,9 +77,8 @@ const CommandSpec kInspect{
     "inspect",
     "MODEL",
     "Describe a checkpoint without running it",
-    "Family, shapes, tensors, precision per module, whether there is a draft head or why not, the memory needed, and the bytes "
-    "that a "
-    "target step and a draft step read.",
+    "Family, shapes, tensors, precision per module, whether there is a draft head or why not, the memory needed, and the "
+    "bytes that a target step and a draft step read.",
     {{"context", "N", "4096", "tokens that caches are sized for, as far as the model's context goes"},
      kKvDtype,
      {"tensors", "", "", "list every tensor too; --json always does"},
@@ -93,10 +90,9 @@ const CommandSpec kSynth{
     "synth",
     "",
     "Write a random checkpoint with the shapes of a real model",
-    "The files have the real layout, names and dtypes; the weights come from a counter-based generator, so a seed gives the same "
-    "bytes "
-    "everywhere. There is no tokenizer, and the head drafts at random. `synth:NAME` as a model makes the same weights without a "
-    "file.",
+    "The files have the real layout, names and dtypes; the weights come from a counter-based generator, so a seed gives "
+    "the same bytes everywhere. There is no tokenizer, and the head drafts at random. `synth:NAME` as a model makes the "
+    "same weights without a file.",
     {
         {"like", "NAME", "", "the model whose shapes to take, for example qwen3.5-0.8b; a wrong name lists all"},
         {"layers", "N", "0", "decoder layers; 0: as many as the model has"},
@@ -111,11 +107,10 @@ const CommandSpec kBenchDecode{
     "bench decode",
     "",
     "Measure prefill, plain and speculative decoding",
-    "Medians over --repeat runs of a random prompt: prefill and plain speed, and for each number of drafts the speed, speed-up, "
-    "tokens "
-    "per round and where the time goes; bytes read per step and their share of the memory bandwidth, which the tool measures "
-    "itself, "
-    "with as many threads. End tokens are ignored. Exit status 3 when a text differs from the plain one.",
+    "Medians over --repeat runs of a random prompt: prefill and plain speed, and for each number of drafts the speed, "
+    "speed-up, tokens per round and where the time goes; bytes read per step and their share of the memory bandwidth, "
+    "which the tool measures itself, with as many threads (more than 100 % for weights that fit into caches). End tokens "
+    "are ignored. Exit status 3 when a text differs from the plain one.",
     {
         kModel,
         {"speculative-tokens", "LIST", "0,1,2,3", "numbers of drafts to measure, each 0 to 15; 0 is always measured"},
@@ -143,8 +138,7 @@ const CommandSpec kConformance{"conformance",
                                "",
                                "Hold a backend's operators to the float64 reference",
                                "Runs every case of every operator through every implementation of the device, at once and "
-                               "replayed with other inputs. Exit status "
-                               "1 when one does not hold.",
+                               "replayed with other inputs. Exit status 1 when one does not hold.",
                                {
                                    kBackend,
                                    kThreads,

@@ -41,13 +41,13 @@ std::vector<int32_t> token_ids(const Options& options) {
 }
 
 std::vector<int32_t> encode(const Options& options, const Tokenizer& tokenizer) {
-  if (options.has("chat")) {
-    if (options.text("chat")->empty()) return {};
+  if (const auto chat = options.text("chat")) {
+    if (chat->empty()) return {};
     const auto system = options.text("system");
-    return encode_chat(tokenizer, system ? std::optional<std::string_view>(*system) : std::nullopt, *options.text("chat"));
+    return encode_chat(tokenizer, system ? std::optional<std::string_view>(*system) : std::nullopt, *chat);
   }
-  const std::string text = options.has("prompt") ? *options.text("prompt") : read_text(*options.text("prompt-file"));
-  return tokenizer.encode(text, SpecialTokens::kParse);
+  const auto file = options.text("prompt-file");
+  return tokenizer.encode(file ? read_text(*file) : options.text("prompt").value_or(""), SpecialTokens::kParse);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ namespace {
   std::vector<std::string> all{FORETOKEN_TOOL};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> arguments;
+  arguments.reserve(all.size() + 1);
   for (std::string& word : all) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(FORETOKEN_TOOL, arguments.data());
@@ -90,7 +91,8 @@ std::filesystem::path checkpoint_without_head(const std::filesystem::path& folde
   const SafetensorsFile source(bundled("tiny-dense") / "model.safetensors");
   std::vector<SafetensorsTensor> kept;
   for (const SafetensorsEntry& entry : source.entries()) {
-    if (!entry.name.starts_with("mtp.")) kept.push_back({.name = entry.name, .dtype = entry.dtype.value(), .shape = entry.shape});
+    if (entry.name.starts_with("mtp.") || !entry.dtype) continue;
+    kept.push_back({.name = entry.name, .dtype = *entry.dtype, .shape = entry.shape});
   }
   SafetensorsWriter writer(copy / "model.safetensors", kept);
   for (const SafetensorsTensor& tensor : kept) writer.append(source.bytes(*source.find(tensor.name)));
