@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -95,15 +97,22 @@ double measure_read_bandwidth(int num_threads) {
   std::atomic<uint64_t> sink{0};
   std::vector<std::jthread> threads;
   threads.reserve(count);
-  for (size_t t = 0; t < count; ++t) {
-    threads.emplace_back([&, own = begin + t * part] {
-      std::fill_n(own, part, std::byte{1});  // touched by the thread that reads it, so that it lies near
-      for (int pass = 0; pass < kPasses; ++pass) {
-        start.arrive_and_wait();
-        sink += read(own, part);
-        stop.arrive_and_wait();
-      }
-    });
+  const auto work = [&](std::byte* own) {
+    std::fill_n(own, part, std::byte{1});  // touched by the thread that reads it, so that it lies near
+    for (int pass = 0; pass < kPasses; ++pass) {
+      start.arrive_and_wait();
+      sink += read(own, part);
+      stop.arrive_and_wait();
+    }
+  };
+  try {
+    for (size_t t = 0; t < count; ++t) threads.emplace_back(work, begin + t * part);
+  } catch (const std::system_error& error) {
+    for (size_t missing = threads.size(); missing <= count; ++missing) {  // lets those that run come to their end
+      start.arrive_and_drop();
+      stop.arrive_and_drop();
+    }
+    throw Error(ErrorCode::kOutOfMemory, std::string("no more threads to measure the memory bandwidth with: ") + error.what());
   }
   double best_seconds = 1e30;
   for (int pass = 0; pass < kPasses; ++pass) {
