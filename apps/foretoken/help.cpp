@@ -35,6 +35,23 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kEnvironm
     {"FORETOKEN_MODELS", "folder of the bundled checkpoints"},
 }};
 
+constexpr std::string_view kGenerateJson = R"(## JSON of generate
+
+```
+{"model", "backend", "prompt_tokens", "output_token_ids": [], "text", "finish_reason": "stop" | "length",
+ "timing_ms": {"load", "prefill", "decode", "draft", "verify", "host"}, "decode_tokens_per_second",
+ "speculation": {"enabled", "speculative_tokens", "rounds", "drafted", "accepted", "accepted_per_round": [],
+                 "acceptance_by_position": [], "mean_tokens_per_round"},
+ "compare": {"plain_tokens_per_second", "speedup", "identical"},
+ "self_check": {"rows_checked", "rows_different", "first_difference"}}
+```
+
+`output_token_ids` include the end token; `text` leaves special tokens out and is null for a model without a tokenizer. Decode time starts
+after the first token and is made of draft, verify and host time. `acceptance_by_position` holds, for j = 1, 2, ..., the share of
+rounds that accepted at least j drafts. `compare` and `self_check` are there when they were asked for.
+
+)";
+
 /// Breaks `text` into lines that start at column `indent`; the first line starts wherever the caller is, at `column`.
 std::string wrapped(std::string_view text, size_t indent, size_t column) {
   std::string out;
@@ -141,6 +158,7 @@ std::string markdown_help() {
       "a\n"
       "real model, made in memory. Those have no tokenizer, so they take and give token ids only.\n\n";
   for (const CommandSpec& command : commands()) out += markdown_of(command);
+  out += kGenerateJson;
   out += "## Exit status\n\n" + markdown_table("status", "meaning", kExitStatuses);
   out += "## Environment\n\n" + markdown_table("variable", "meaning", kEnvironment);
   out.pop_back();
