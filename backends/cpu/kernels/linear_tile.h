@@ -1,6 +1,7 @@
 // The one way in which every linear kernel takes a dot product, so that a row has the same bits in whatever company it is
-// computed. dot(x, w): one accumulator of sixteen lanes, fused multiply-adds for k = 0, 16, 32, ..., the tail padded with zeros,
-// then reduce_add. The order depends on K alone; instruction-level parallelism comes from several rows and columns at a time.
+// computed. dot(x, w): one accumulator of sixteen lanes; for each block of thirty-two k, zero-padded at the end, two fused
+// multiply-adds, one for each half of the block; then reduce_add. Which sixteen k make a half is the weight format's choice. The
+// order depends on K and the format alone; instruction-level parallelism comes from several rows and columns at a time.
 #pragma once
 
 #include "backends/cpu/kernels/simd.h"
@@ -32,56 +33,85 @@ FORETOKEN_SIMD_INLINE T* pointer(uint64_t address) {
   return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
 }
 
-// A weight format is a class like these two: rows of sixteen-lane loads, dequantised to float32.
+inline constexpr size_t kBlock = 2 * kLanes;
 
-/// Weights [N, K] in float32.
-class F32Rows {
+/// Halves of a block of thirty-two elements: the first sixteen and the last sixteen. For activations and weights alike.
+struct ConsecutiveHalves {
+  template <bool kSecond, class T>
+  static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
+    return F32x16::load(p + (kSecond ? kLanes : 0));
+  }
+  template <bool kSecond, class T>
+  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
+    const size_t low = smaller(count, kLanes);
+    if constexpr (kSecond) return load_lanes(p + low, count - low);
+    return load_lanes(p, low);
+  }
+
+ private:
+  static FORETOKEN_SIMD_INLINE F32x16 load_lanes(const float* p, size_t count) { return F32x16::load_partial(p, count); }
+  static FORETOKEN_SIMD_INLINE F32x16 load_lanes(const uint16_t* p, size_t count) { return load_partial_bf16(p, count); }
+};
+
+#if defined(__AVX512F__)
+/// Halves of a block: the elements at even places and those at odd places.
+struct AlternateHalves {
+  template <bool kSecond, class T>
+  static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
+    return load_alternate<kSecond>(p);
+  }
+  template <bool kSecond, class T>
+  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
+    return load_alternate_partial<kSecond>(p, count);
+  }
+};
+using Bf16Halves = AlternateHalves;
+#else
+using Bf16Halves = ConsecutiveHalves;
+#endif
+
+// A weight format is a class like these: rows that give halves of blocks, dequantised to float32, and how the activations must be
+// halved to match.
+
+/// Weights [N, K] stored as they are computed with or as BF16.
+template <class Element, class HalvesOfBlock>
+class PlainRows {
  public:
-  F32Rows(uint64_t address, size_t in_features) : data_(pointer<const float>(address)), in_features_(in_features) {}
+  using Halves = HalvesOfBlock;
+
+  PlainRows(uint64_t address, size_t in_features) : data_(pointer<const Element>(address)), in_features_(in_features) {}
 
   struct Row {
-    static constexpr size_t kElementBits = 32;
-    const float* data;
-    FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const { return F32x16::load(data + k); }
-    FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const { return F32x16::load_partial(data + k, count); }
+    static constexpr size_t kElementBits = 8 * sizeof(Element);
+    const Element* data;
+    template <bool kSecond>
+    FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const {
+      return Halves::template load<kSecond>(data + k);
+    }
+    template <bool kSecond>
+    FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
+      return Halves::template load_partial<kSecond>(data + k, count);
+    }
   };
   FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
   /// Where row n lies or would lie; for prefetching, also past the end.
   FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
-    return pointer<const char>(reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(float));
+    return pointer<const char>(reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(Element));
   }
 
  private:
-  const float* data_;
+  const Element* data_;
   size_t in_features_;
 };
 
-/// Weights [N, K] in BF16.
-class Bf16Rows {
- public:
-  Bf16Rows(uint64_t address, size_t in_features) : data_(pointer<const uint16_t>(address)), in_features_(in_features) {}
-
-  struct Row {
-    static constexpr size_t kElementBits = 16;
-    const uint16_t* data;
-    FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const { return F32x16::load(data + k); }
-    FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const { return load_partial_bf16(data + k, count); }
-  };
-  FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
-  FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
-    return pointer<const char>(reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(uint16_t));
-  }
-
- private:
-  const uint16_t* data_;
-  size_t in_features_;
-};
+using F32Rows = PlainRows<float, ConsecutiveHalves>;
+using Bf16Rows = PlainRows<uint16_t, Bf16Halves>;
 
 template <size_t kRows, size_t kCols>
 struct Accumulators {
   F32x16 lanes[kRows][kCols];
 
-  /// One step of sixteen k: each weight vector is loaded once and used for all rows.
+  /// One half of a block: each weight vector is loaded once and used for all rows.
   template <class LoadX, class LoadW>
   FORETOKEN_SIMD_INLINE void step(LoadX load_x, LoadW load_w) {
     F32x16 w[kCols];
@@ -96,12 +126,11 @@ struct Accumulators {
   }
 };
 
-/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]), c < count <= kCols. The weights after these columns, at `next`, are
-/// prefetched in the order of their addresses.
-template <size_t kRows, size_t kCols, class Row>
-FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const char* next, size_t count,
-                                     float* sums) {
-  constexpr size_t kStepBytes = kCols * 2 * kLanes * Row::kElementBits / 8;
+/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]) for all kCols columns. The weights after them, at `next`, are prefetched in
+/// the order of their addresses.
+template <class Halves, size_t kRows, size_t kCols, class Row>
+FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const char* next, float* sums) {
+  constexpr size_t kBlockBytes = kCols * kBlock * Row::kElementBits / 8;
   Accumulators<kRows, kCols> acc;
 #pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
@@ -109,31 +138,32 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
     for (size_t c = 0; c < kCols; ++c) acc.lanes[r][c] = F32x16::zero();
   }
   size_t k = 0;
-  for (; k + 2 * kLanes <= in_features; k += 2 * kLanes) {
+  for (; k + kBlock <= in_features; k += kBlock) {
 #pragma GCC unroll 16
-    for (size_t line = 0; line < kStepBytes; line += 64) __builtin_prefetch(next + line, 0, 3);
-    next += kStepBytes;
-    acc.step([&](size_t r) { return F32x16::load(x[r] + k); }, [&](size_t c) { return w[c].load(k); });
-    acc.step([&](size_t r) { return F32x16::load(x[r] + k + kLanes); }, [&](size_t c) { return w[c].load(k + kLanes); });
-  }
-  if (k + kLanes <= in_features) {
-    acc.step([&](size_t r) { return F32x16::load(x[r] + k); }, [&](size_t c) { return w[c].load(k); });
-    k += kLanes;
+    for (size_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(next + line, 0, 3);
+    next += kBlockBytes;
+    acc.step([&](size_t r) { return Halves::template load<false>(x[r] + k); },
+             [&](size_t c) { return w[c].template load<false>(k); });
+    acc.step([&](size_t r) { return Halves::template load<true>(x[r] + k); },
+             [&](size_t c) { return w[c].template load<true>(k); });
   }
   if (k < in_features) {
     const size_t tail = in_features - k;
-    acc.step([&](size_t r) { return F32x16::load_partial(x[r] + k, tail); },
-             [&](size_t c) { return w[c].load_partial(k, tail); });
+    acc.step([&](size_t r) { return Halves::template load_partial<false>(x[r] + k, tail); },
+             [&](size_t c) { return w[c].template load_partial<false>(k, tail); });
+    acc.step([&](size_t r) { return Halves::template load_partial<true>(x[r] + k, tail); },
+             [&](size_t c) { return w[c].template load_partial<true>(k, tail); });
   }
+#pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
     float* row = sums + r * kMaxTileColumns;
     if constexpr (kCols % 4 == 0) {
-      if (count == kCols) {
-        for (size_t c = 0; c < kCols; c += 4) reduce_add_four(acc.lanes[r] + c, row + c);
-        continue;
-      }
+#pragma GCC unroll 8
+      for (size_t c = 0; c < kCols; c += 4) reduce_add_four(acc.lanes[r] + c, row + c);
+    } else {
+#pragma GCC unroll 8
+      for (size_t c = 0; c < kCols; ++c) row[c] = reduce_add(acc.lanes[r][c]);
     }
-    for (size_t c = 0; c < count; ++c) row[c] = reduce_add(acc.lanes[r][c]);
   }
 }
 
@@ -145,14 +175,14 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
   for (size_t c0 = 0; c0 < columns; c0 += kCols) {
     const size_t count = smaller(kCols, columns - c0);
     typename Rows::Row w[kCols];
-    // Columns past the end repeat the last one and are not stored.
+    // Columns past the end repeat the last one; nobody reads their sums.
     for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
-    dot_group<kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), count, sums + c0);
+    dot_group<typename Rows::Halves, kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), sums + c0);
   }
 }
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], weights.row(first + c)) for r < rows <= kMaxTileRows, c < columns <=
-/// kMaxTileColumns.
+/// kMaxTileColumns. Sums past `columns` are overwritten with others.
 template <class Rows>
 void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
                float* sums) {

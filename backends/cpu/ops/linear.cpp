@@ -14,12 +14,13 @@ struct Tiles {
   uint32_t count;
 };
 
-/// How a launch is cut into items; results do not depend on it.
-Tiles tiles_for(uint32_t rows, uint32_t columns) {
-  // Up to sixteen rows (decode, verify) each weight is read once, by one item. Narrow layers are cut finer, for more threads.
+/// How a launch is cut into items; results do not depend on it. Up to sixteen rows (decode, verify) each weight is read once, by
+/// one item, and an item is about 12 KiB of weights: enough to pay for itself, little enough to share out.
+Tiles tiles_for(uint32_t rows, uint32_t columns, uint32_t in_features) {
   const bool is_decode = rows <= 16;
   const uint32_t row_tile = is_decode ? rows : 48;
-  const uint32_t column_tile = is_decode && columns <= 1024 ? 8 : 16;
+  uint32_t column_tile = is_decode ? 8 : 16;
+  while (is_decode && column_tile < 32 && 2 * column_tile * in_features * sizeof(uint16_t) <= 12288) column_tile *= 2;
   return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
 }
 
@@ -30,7 +31,7 @@ void add_linear(OpTable& table, const KernelModule& module) {
       [kernels](CommandList& cmd, const Linear& op) {
         const uint32_t rows = extent(op.x, 0);
         const uint32_t columns = extent(op.out, 1);
-        const Tiles tiles = tiles_for(rows, columns);
+        const Tiles tiles = tiles_for(rows, columns, extent(op.x, 1));
         const LinearParams params{.x = op.x.address(),
                                   .weight = op.w.weight.address(),
                                   .out = op.out.address(),
@@ -57,7 +58,7 @@ void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
       [kernels](CommandList& cmd, const LinearSiluMul& op) {
         const uint32_t rows = extent(op.x, 0);
         const uint32_t columns = extent(op.out, 1);
-        const Tiles tiles = tiles_for(rows, columns);
+        const Tiles tiles = tiles_for(rows, columns, extent(op.x, 1));
         const LinearSiluMulParams params{.x = op.x.address(),
                                          .gate = op.gate.weight.address(),
                                          .up = op.up.weight.address(),
