@@ -65,8 +65,8 @@ Outcome outcome_of(const Rounds& rounds) {
 
 std::vector<int32_t> random_ids(int64_t count, int64_t vocab_size, uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size)));
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size));
   return ids;
 }
 

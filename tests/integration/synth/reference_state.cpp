@@ -12,6 +12,12 @@ void copy_between(Stream& from, const Tensor& source, Stream& to, const Tensor& 
   to.upload(bytes, destination.view());
 }
 
+const MtpWeights& mtp_weights(const TestModel& model) {
+  const std::optional<MtpWeights>& weights = model.loaded().mtp;
+  if (!weights) throw Error(ErrorCode::kInvalidArgument, "the model has no draft head");
+  return *weights;
+}
+
 }  // namespace
 
 ReferenceState::ReferenceState(TestModel& model, const TestModelOptions& options, int64_t num_tokens)
@@ -20,7 +26,7 @@ ReferenceState::ReferenceState(TestModel& model, const TestModelOptions& options
               {.max_rows = TargetRunner::kMaxVerifyRows, .max_seq_len = options.max_seq_len, .cache_dtype = options.cache_dtype}),
       kv_cache_(backend_, model.runner().kv_cache().config()),
       states_(backend_, model.runner().states().config()),
-      proposer_(backend_, model.config(), *model.loaded().mtp, model.loaded().target.embed_tokens, model.loaded().target.lm_head,
+      proposer_(backend_, model.config(), mtp_weights(model), model.loaded().target.embed_tokens, model.loaded().target.lm_head,
                 {.max_seq_len = options.max_seq_len,
                  .max_drafts = options.max_drafts,
                  .max_append_rows = TargetRunner::kMaxVerifyRows,
