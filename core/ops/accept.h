@@ -11,8 +11,8 @@ namespace foretoken {
 template <class Op>
 struct OpCase;
 
-/// num_accepted[b] = max a with draft_token_ids[b, j] == target_token_ids[b, j] for all j < a. The first a + 1 rows of the verify step
-/// become part of the sequence.
+/// num_accepted[b] = max a with draft_token_ids[b, j] == target_token_ids[b, j] for all j < a. The first a + 1 rows of the verify
+/// step become part of the sequence.
 struct AcceptGreedy {
   Tensor draft_token_ids;   // [B, K] I32
   Tensor target_token_ids;  // [B, K+1] I32

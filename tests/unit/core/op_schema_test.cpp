@@ -67,8 +67,7 @@ TEST_F(SchemaTest, NamesStridedRowsWhereTheyMayNotBe) {
 }
 
 TEST_F(SchemaTest, EvaluatesSumsAndProducts) {
-  AcceptGreedy accept{
-      .draft_token_ids = i32({2, 3}), .target_token_ids = i32({2, 3}), .num_accepted = i32({2})};
+  AcceptGreedy accept{.draft_token_ids = i32({2, 3}), .target_token_ids = i32({2, 3}), .num_accepted = i32({2})};
   EXPECT_EQ(message_of(accept), "accept_greedy: target_token_ids has 3 in dimension 1, expected K+1=4");
   accept.target_token_ids = i32({2, 4});
   EXPECT_EQ(message_of(accept), "");
