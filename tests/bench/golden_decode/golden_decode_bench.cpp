@@ -20,7 +20,11 @@ constexpr int64_t kMaxTokens = 64;
 
 void decode_golden_prompts(benchmark::State& state, const std::string& model) {
   const int64_t depth = state.range(0);
-  Engine engine(EngineOptions{.model = foretoken::test::data_path(model), .num_threads = 2, .max_speculative_tokens = depth});
+  EngineOptions options;
+  options.model = foretoken::test::data_path(model);
+  options.num_threads = 2;
+  options.max_speculative_tokens = depth;
+  Engine engine(options);
   engine.load(kLongestPrompt, kMaxTokens);
   const foretoken::test::Golden golden(model + ".golden.safetensors");
   std::vector<std::vector<int32_t>> prompts;
