@@ -58,10 +58,10 @@ GatedAttentionParams attention_params(const GatedAttention& op) {
           .query_start_loc = pointer<const int32_t>(op.query_start_loc),
           .out = pointer<float>(op.out),
           .partials = pointer<float>(op.workspace),
-          .q_stride = row_stride(op.q),
-          .q_gate_stride = row_stride(op.q_gate),
-          .out_stride = row_stride(op.out),
-          .block_table_stride = row_stride(op.block_table),
+          .q_stride = stride(op.q),
+          .q_gate_stride = stride(op.q_gate),
+          .out_stride = stride(op.out),
+          .block_table_stride = stride(op.block_table),
           .num_sequences = dimension(op.seq_lens, 0),
           .num_query_heads = dimension(op.q, 1),
           .num_key_heads = dimension(op.k_cache, 2),
@@ -83,13 +83,13 @@ Availability head_dim_at_most(const Tensor& heads, size_t axis, size_t limit) {
 Availability accepts_attention(const GatedAttention& op) {
   if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
   const Availability fits = head_dim_at_most(op.q, 2, kMaxAttentionHeadDim);
-  return fits ? float32_activations({&op.q, &op.q_gate, &op.out}) : fits;
+  return fits ? activations_are_f32({&op.q, &op.q_gate, &op.out}) : fits;
 }
 
 Availability accepts_qk_norm_rope_cache(const QkNormRopeCache& op) {
   if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
   const Availability fits = head_dim_at_most(op.k, 2, kMaxHeadDim);
-  return fits ? float32_activations({&op.q_gate, &op.k, &op.v, &op.q}) : fits;
+  return fits ? activations_are_f32({&op.q_gate, &op.k, &op.v, &op.q}) : fits;
 }
 
 void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
@@ -108,9 +108,9 @@ void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
                 .q = pointer<float>(op.q),
                 .k_cache = pointer<void>(op.k_cache),
                 .v_cache = pointer<void>(op.v_cache),
-                .q_gate_stride = op.q_gate ? row_stride(op.q_gate) : 0,
-                .k_stride = row_stride(op.k),
-                .v_stride = row_stride(op.v),
+                .q_gate_stride = op.q_gate ? stride(op.q_gate) : 0,
+                .k_stride = stride(op.k),
+                .v_stride = stride(op.v),
                 .num_query_heads = num_query_heads,
                 .num_key_heads = dimension(op.k, 1),
                 .head_dim = dimension(op.k, 2),

@@ -19,8 +19,8 @@ CausalConv1dSiluParams conv_params(const CausalConv1dSilu& op) {
           .conv_state = pointer<float>(op.conv_state),
           .conv_record = recording ? pointer<float>(op.conv_record) : nullptr,
           .out = pointer<float>(op.out),
-          .x_stride = row_stride(op.x),
-          .out_stride = row_stride(op.out),
+          .x_stride = stride(op.x),
+          .out_stride = stride(op.out),
           .num_channels = dimension(op.x, 1),
           .num_slots = dimension(op.conv_state, 0),
           .record_rows = recording ? dimension(op.conv_record, 1) : 0};
@@ -40,10 +40,10 @@ GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
           .delta_record = recording ? pointer<float>(op.delta_record) : nullptr,
           .decay_record = recording ? pointer<float>(op.decay_record) : nullptr,
           .out = pointer<float>(op.out),
-          .qkv_stride = row_stride(op.qkv),
-          .b_stride = row_stride(op.b),
-          .a_stride = row_stride(op.a),
-          .out_stride = row_stride(op.out),
+          .qkv_stride = stride(op.qkv),
+          .b_stride = stride(op.b),
+          .a_stride = stride(op.a),
+          .out_stride = stride(op.out),
           .num_key_heads = static_cast<size_t>(op.num_key_heads()),
           .num_value_heads = dimension(op.state, 1),
           .key_dim = dimension(op.state, 2),
@@ -74,7 +74,7 @@ Availability accepts_delta_rule(const GatedDeltaRule& op) {
   if (dimension(op.state, 2) > kMaxKeyDim) {
     return Availability::no("key heads of at most " + std::to_string(kMaxKeyDim) + " elements");
   }
-  return float32_activations({&op.qkv, &op.b, &op.a, &op.out});
+  return activations_are_f32({&op.qkv, &op.b, &op.a, &op.out});
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ void add_delta_net_ops(OpTable& table, const KernelModule& module) {
         kernel(cmd, items(dimension(op.state_slots, 0) * tiles), conv_params(op), accesses_of(op));
       },
       [](const CausalConv1dSilu& op) {
-        return float32_activations({&op.x, &op.out});
+        return activations_are_f32({&op.x, &op.out});
       });
 
   table.add<GatedDeltaRule>(

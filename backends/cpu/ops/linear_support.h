@@ -1,11 +1,12 @@
 // What the implementations that read weights have in common.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 
+#include "backends/cpu/ops/operands.h"
 #include "backends/kernel.h"
 #include "backends/op_table.h"
+#include "core/error.h"
 #include "core/linear_weight.h"
 
 namespace foretoken::cpu {
@@ -41,14 +42,6 @@ class WeightKernels {
   Kernel<Params> bf16_;
 };
 
-/// No, with the reason, unless all the tensors that are there hold float32.
-[[nodiscard]] inline Availability activations_are_f32(std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* tensor : tensors) {
-    if (*tensor && tensor->dtype() != DType::kF32) return Availability::no("activations are float32 on the CPU");
-  }
-  return Availability::yes();
-}
-
 /// The address of `workspace`. Throws InvalidArgument when it is smaller than `bytes`.
 [[nodiscard]] inline uint64_t checked_workspace(const char* op, const Tensor& workspace, size_t bytes) {
   const size_t got = workspace ? workspace.view().bytes : 0;
@@ -60,10 +53,5 @@ class WeightKernels {
   }
   return workspace.address();
 }
-
-[[nodiscard]] inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
-/// A dimension as kernels take it; OpSchema and the loaders keep dimensions far below 2^32.
-[[nodiscard]] inline uint32_t extent(const Tensor& tensor, size_t axis) { return static_cast<uint32_t>(tensor.dim(axis)); }
-[[nodiscard]] inline uint64_t stride(const Tensor& tensor) { return static_cast<uint64_t>(tensor.row_stride()); }
 
 }  // namespace foretoken::cpu

@@ -17,14 +17,14 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
                {.x = pointer<const float>(op.x),
                 .weight = pointer<const float>(op.weight),
                 .out = pointer<float>(op.out),
-                .x_stride = row_stride(op.x),
-                .out_stride = row_stride(op.out),
+                .x_stride = stride(op.x),
+                .out_stride = stride(op.out),
                 .hidden_size = dimension(op.x, 1),
                 .eps = op.eps},
                accesses_of(op));
       },
       [](const RmsNorm& op) {
-        return float32_activations({&op.x, &op.out});
+        return activations_are_f32({&op.x, &op.out});
       });
 
   table.add<AddRmsNorm>(
@@ -35,15 +35,15 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
                 .residual = pointer<float>(op.residual),
                 .weight = pointer<const float>(op.weight),
                 .out = pointer<float>(op.out),
-                .x_stride = row_stride(op.x),
-                .residual_stride = row_stride(op.residual),
-                .out_stride = row_stride(op.out),
+                .x_stride = stride(op.x),
+                .residual_stride = stride(op.residual),
+                .out_stride = stride(op.out),
                 .hidden_size = dimension(op.x, 1),
                 .eps = op.eps},
                accesses_of(op));
       },
       [](const AddRmsNorm& op) {
-        return float32_activations({&op.x, &op.residual, &op.out});
+        return activations_are_f32({&op.x, &op.residual, &op.out});
       });
 
   table.add<RmsNormGated>(
@@ -54,16 +54,16 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
                 .gate = pointer<const float>(op.gate),
                 .weight = pointer<const float>(op.weight),
                 .out = pointer<float>(op.out),
-                .x_stride = row_stride(op.x),
-                .gate_stride = row_stride(op.gate),
-                .out_stride = row_stride(op.out),
+                .x_stride = stride(op.x),
+                .gate_stride = stride(op.gate),
+                .out_stride = stride(op.out),
                 .num_heads = dimension(op.x, 1),
                 .head_dim = dimension(op.x, 2),
                 .eps = op.eps},
                accesses_of(op));
       },
       [](const RmsNormGated& op) {
-        return float32_activations({&op.x, &op.gate, &op.out});
+        return activations_are_f32({&op.x, &op.gate, &op.out});
       });
 }
 
@@ -83,13 +83,13 @@ void add_ropes(OpTable& table, const KernelModule& module) {
         kernel(cmd, items(dimension(op.x, 0) * dimension(op.x, 1)),
                {.x = pointer<float>(op.x),
                 .cos_sin = pointer<const float>(op.cos_sin),
-                .x_stride = row_stride(op.x),
+                .x_stride = stride(op.x),
                 .num_heads = dimension(op.x, 1),
                 .head_dim = dimension(op.x, 2),
                 .rotary_dim = dimension(op.cos_sin, 1)},
                accesses_of(op));
       },
-      [](const Rope& op) { return float32_activations({&op.x}); });
+      [](const Rope& op) { return activations_are_f32({&op.x}); });
 }
 
 }  // namespace

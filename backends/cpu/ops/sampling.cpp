@@ -17,7 +17,7 @@ void add_token_ops(OpTable& table, const KernelModule& module) {
     kernel(cmd, items(dimension(op.logits, 0)),
            {.logits = pointer<const float>(op.logits),
             .token_ids = pointer<int32_t>(op.token_ids),
-            .logits_stride = row_stride(op.logits),
+            .logits_stride = stride(op.logits),
             .vocab_size = dimension(op.logits, 1)},
            accesses_of(op));
   });
@@ -28,8 +28,8 @@ void add_token_ops(OpTable& table, const KernelModule& module) {
                {.draft_token_ids = pointer<const int32_t>(op.draft_token_ids),
                 .target_token_ids = pointer<const int32_t>(op.target_token_ids),
                 .num_accepted = pointer<int32_t>(op.num_accepted),
-                .draft_stride = row_stride(op.draft_token_ids),
-                .target_stride = row_stride(op.target_token_ids),
+                .draft_stride = stride(op.draft_token_ids),
+                .target_stride = stride(op.target_token_ids),
                 .num_drafts = dimension(op.draft_token_ids, 1)},
                accesses_of(op));
       });
@@ -49,13 +49,13 @@ void add_table_ops(OpTable& table, const KernelModule& module) {
                {.ids = pointer<const int32_t>(op.ids),
                 .table = pointer<const void>(op.table),
                 .out = pointer<float>(op.out),
-                .out_stride = row_stride(op.out),
+                .out_stride = stride(op.out),
                 .vocab_size = dimension(op.table, 0),
                 .hidden_size = dimension(op.table, 1),
                 .table_is_bf16 = op.table.dtype() == DType::kBF16},
                accesses_of(op));
       },
-      [](const Embedding& op) { return float32_activations({&op.out}); });
+      [](const Embedding& op) { return activations_are_f32({&op.out}); });
 
   table.add<RandomFill>("cpu",
                         [kernel = module.resolve<RandomFillParams>("random_fill")](CommandList& cmd, const RandomFill& op) {
