@@ -33,6 +33,7 @@ GenerationRun::GenerationRun(Generator& generator, std::span<const int32_t> prom
   const bool speculates = options.num_speculative_tokens > 0 || !options.depth_pattern.empty();
   if (speculates && g_.proposer_ != nullptr) drafter_ = g_.proposer_->alloc_state(budget(generator, prompt, options));
   if (g_.shadow_ != nullptr) shadow_.emplace(g_.shadow_->create_sequence(budget(generator, prompt, options)));
+  std::ranges::fill(g_.runner_.forced_token_ids(), -1);  // an earlier run may have forced drafts
 }
 
 void GenerationRun::prefill() {

@@ -81,6 +81,16 @@ TEST_P(ExactnessTest, ForcedAcceptCountsAreTheCountsThatAreReported) {
     EXPECT_EQ(result.speculation.accepted_per_round[r], options.forced.pattern[r % 5]) << "round " << r;
 }
 
+TEST_P(ExactnessTest, AForcedRunLeavesNothingToTheNext) {
+  TestModel model(*backend_, GetParam(), {.override_drafts = true});
+  const std::vector<int32_t> ids = prompt(25);
+  const GenerationResult before = model.generate(ids, 4);
+  GenerationOptions options{.max_tokens = 5, .num_speculative_tokens = 4};
+  options.forced = {.pattern = {0}, .continuation = before.output_token_ids};
+  EXPECT_EQ(model.generator().generate(ids, options).speculation.accepted(), 0);
+  EXPECT_EQ(model.generate(ids, 4).speculation.accepted_per_round, before.speculation.accepted_per_round);
+}
+
 /// Long stretches without drafts: the drafter catches up and drafts as if it had never paused.
 TEST_P(ExactnessTest, DraftsAfterALongPauseAreThoseOfAnEagerDrafter) {
   TestModel model(*backend_, GetParam());
