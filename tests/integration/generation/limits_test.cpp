@@ -99,6 +99,9 @@ TEST_F(LimitsTest, BadRequestsAreRefusedAndLeaveNothing) {
   EXPECT_THROW(static_cast<void>(model.generate(ids, 16)), Error);
   EXPECT_THROW(static_cast<void>(model.generate(ids, -1)), Error);
   EXPECT_THROW(static_cast<void>(model.generate(ids, 3, 0)), Error);
+  GenerationOptions forced;
+  forced.forced.pattern = {1};
+  EXPECT_THROW(static_cast<void>(model.generator().generate(ids, forced)), Error);
   EXPECT_EQ(backend_->allocated_bytes(), allocated);
   EXPECT_EQ(model.runner().states().num_free(), 1);
   EXPECT_FALSE(model.generate(ids, 3, 8).output_token_ids.empty());
