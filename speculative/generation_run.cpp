@@ -101,10 +101,10 @@ void GenerationRun::speculative_round(int64_t drafts) {
 
   std::vector<int32_t> committed(verified.target_token_ids.begin(),
                                  verified.target_token_ids.begin() + verified.num_accepted + 1);
-  if (g_.shadow_ != nullptr) {
+  if (shadow_) {
     std::vector<int32_t> fed{newest_token_id_};
     fed.insert(fed.end(), committed.begin(), committed.end() - 1);
-    self_check(fed, static_cast<int64_t>(fed.size()));
+    self_check(*shadow_, fed, static_cast<int64_t>(fed.size()));
   }
   fresh_token_ids_ = committed;
   if (fault::active(Fault::kBonusTokenDropped)) committed.pop_back();
@@ -120,7 +120,7 @@ void GenerationRun::plain_round() {
   g_.stream_.record(*verify_event_);
   fresh_token_ids_ = g_.runner_.read_picks(1);
   result_.timing.verify_ms += verify_event_->elapsed_us(*draft_event_) / 1000.0;
-  if (g_.shadow_ != nullptr) self_check(std::vector<int32_t>{newest_token_id_}, 1);
+  if (shadow_) self_check(*shadow_, std::vector<int32_t>{newest_token_id_}, 1);
   emit(fresh_token_ids_);
 }
 
@@ -181,13 +181,13 @@ int64_t GenerationRun::emit(std::span<const int32_t> token_ids) {
   return emitted;
 }
 
-void GenerationRun::self_check(std::span<const int32_t> fed_token_ids, int64_t num_rows) {
+void GenerationRun::self_check(TargetSequence& shadow, std::span<const int32_t> fed_token_ids, int64_t num_rows) {
   const auto vocab_size = static_cast<size_t>(g_.runner_.model().config().vocab_size);
   std::vector<float> speculative(static_cast<size_t>(num_rows) * vocab_size);
   std::vector<float> plain(vocab_size);
   g_.stream_.download(g_.runner_.logits().rows(0, num_rows).view(), std::as_writable_bytes(std::span(speculative)));
   for (int64_t row = 0; row < num_rows; ++row) {
-    g_.shadow_->decode(*shadow_, fed_token_ids[static_cast<size_t>(row)]);
+    g_.shadow_->decode(shadow, fed_token_ids[static_cast<size_t>(row)]);
     g_.stream_.download(g_.shadow_->logits().rows(0, 1).view(), std::as_writable_bytes(std::span(plain)));
     ++result_.self_check.rows_checked;
     if (std::memcmp(plain.data(), speculative.data() + static_cast<size_t>(row) * vocab_size, vocab_size * sizeof(float)) == 0)

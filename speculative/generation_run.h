@@ -38,7 +38,7 @@ class GenerationRun {
   void force_drafts(int64_t depth);
   /// Emits until the text ends; returns how many were emitted.
   int64_t emit(std::span<const int32_t> token_ids);
-  void self_check(std::span<const int32_t> fed_token_ids, int64_t num_rows);
+  void self_check(TargetSequence& shadow, std::span<const int32_t> fed_token_ids, int64_t num_rows);
 
   Generator& g_;
   std::span<const int32_t> prompt_;

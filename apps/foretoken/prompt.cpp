@@ -26,8 +26,9 @@ std::string read_text(const std::string& path) {
   if (!file) fail(std::string("cannot open the prompt file: ") + std::strerror(errno));
   std::string text;
   std::array<char, 65536> block{};
-  size_t count = 0;
-  while ((count = std::fread(block.data(), 1, block.size(), file.get())) > 0) {
+  size_t count = block.size();
+  while (count == block.size()) {
+    count = std::fread(block.data(), 1, block.size(), file.get());
     text.append(block.data(), count);
     if (text.size() >= kMaxFileBytes) fail("the prompt has 1 GiB or more");
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -65,7 +66,7 @@ class TypedOp final : public RunnableOp {
   [[nodiscard]] bool is_near_tie(int64_t t, int64_t got) const requires std::is_same_v<Op, LinearArgmax> {
     const std::vector<double> logits = reference_logits(op_, t);
     if (got < 0 || got >= static_cast<int64_t>(logits.size())) return false;
-    double best = -INFINITY;
+    double best = -std::numeric_limits<double>::infinity();
     double scale = 0.0;
     for (const double logit : logits) {
       best = std::fmax(best, logit);

@@ -40,7 +40,7 @@ CpuFeatures detect() {
 std::string brand_string() {
   std::array<unsigned, 12> words{};
   for (unsigned leaf = 0; leaf < 3; ++leaf) {
-    unsigned* out = words.data() + 4 * leaf;
+    unsigned* out = &words[size_t{4} * leaf];
     if (__get_cpuid(0x80000002U + leaf, &out[0], &out[1], &out[2], &out[3]) == 0) return "unknown CPU";
   }
   std::string name(reinterpret_cast<const char*>(words.data()), sizeof(words));
