@@ -7,7 +7,9 @@ namespace foretoken::cpu {
 
 OpTable make_op_table(const KernelModule& module) {
   OpTable table;
-  add_prefill_ops(table, module);  // before the exact ones: they take only what may be rounded to BF16
+  // Before the exact ones: these two take only what may be rounded to BF16.
+  add_amx_ops(table, module);
+  add_prefill_ops(table, module);
   add_linear_ops(table, module);
   add_moe_ops(table, module);
   add_sampling_ops(table, module);

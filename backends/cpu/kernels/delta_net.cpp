@@ -216,68 +216,107 @@ struct DeltaItem {
   SequenceRows rows;
   size_t head;
   size_t key_head;
-  size_t column;  // first one of the slice
-  size_t width;
+  size_t first_slice;
+  size_t last_slice;  // one past
 };
 
-/// Writes what row i of an item adds to the state: keys and decay once per head, by the item that owns its first slice.
+/// What a head needs of some rows, computed once for all its slices.
+constexpr size_t kRowBlock = 16;
+struct RowBlock {
+  size_t first;  // index of the first row within the sequence
+  size_t count;
+  Gates gate[kRowBlock];
+  float q[kRowBlock][kMaxKeyDim];
+  float k[kRowBlock][kMaxKeyDim];
+};
+
+void prepare_rows(const GatedDeltaRuleParams& p, const DeltaItem& item, RowBlock& block) {
+  const double decay_rate = std::exp(static_cast<double>(p.A_log[item.head]));
+  const float query_scale = 1.0F / std::sqrt(static_cast<float>(p.key_dim));
+  for (size_t i = 0; i < block.count; ++i) {
+    const size_t row = item.rows.first + block.first + i;
+    const float* qkv = p.qkv + row * p.qkv_stride;
+    l2_normalise(qkv + item.key_head * p.key_dim, query_scale, block.q[i], p.key_dim);
+    l2_normalise(qkv + (p.num_key_heads + item.key_head) * p.key_dim, 1.0F, block.k[i], p.key_dim);
+    block.gate[i] = gates(decay_rate, p.a[row * p.a_stride + item.head], p.dt_bias[item.head], p.b[row * p.b_stride + item.head]);
+  }
+}
+
+/// Writes what a row adds to the state: keys and decay once per head, by the item that owns its first slice.
 template <bool kWhole>
-FORETOKEN_SIMD_INLINE void record_row(const GatedDeltaRuleParams& p, const DeltaItem& item, size_t i, const float* k,
-                                      const SliceRow& delta, float decay) {
+FORETOKEN_SIMD_INLINE void record_row(const GatedDeltaRuleParams& p, const DeltaItem& item, size_t column, size_t width, size_t i,
+                                      const float* k, const SliceRow& delta, float decay) {
   const size_t record = item.rows.slot * p.record_rows + i;
-  delta.store<kWhole>(p.delta_record + (record * p.num_value_heads + item.head) * p.value_dim + item.column, item.width);
-  if (item.column != 0) return;
+  delta.store<kWhole>(p.delta_record + (record * p.num_value_heads + item.head) * p.value_dim + column, width);
+  if (column != 0) return;
   p.decay_record[record * p.num_value_heads + item.head] = decay;
   if (item.head % (p.num_value_heads / p.num_key_heads) != 0) return;
   std::memcpy(p.key_record + (record * p.num_key_heads + item.key_head) * p.key_dim, k, p.key_dim * sizeof(float));
 }
 
 template <bool kWhole>
-void delta_rule_item(const GatedDeltaRuleParams& p, const DeltaItem& item) {
-  const bool recording = p.key_record != nullptr;
-  const size_t dk = p.key_dim;
-  float scratch[kMaxKeyDim * kStateSlice];
-  float q[kMaxKeyDim], k[kMaxKeyDim];
-  const Slice state = {p.state + (item.rows.slot * p.num_value_heads + item.head) * dk * p.value_dim + item.column, p.value_dim};
-  const Slice target = recording ? Slice{scratch, kStateSlice} : state;
-  const double decay_rate = std::exp(static_cast<double>(p.A_log[item.head]));
-  const float query_scale = 1.0F / std::sqrt(static_cast<float>(dk));
-  for (size_t i = 0; i < item.rows.count; ++i) {
-    const size_t row = item.rows.first + i;
-    const float* qkv = p.qkv + row * p.qkv_stride;
-    l2_normalise(qkv + item.key_head * dk, query_scale, q, dk);
-    l2_normalise(qkv + (p.num_key_heads + item.key_head) * dk, 1.0F, k, dk);
-    const float* value = qkv + 2 * p.num_key_heads * dk + item.head * p.value_dim + item.column;
-    const SliceRow v = SliceRow::load<kWhole>(value, item.width);
-    const Gates gate =
-        gates(decay_rate, p.a[row * p.a_stride + item.head], p.dt_bias[item.head], p.b[row * p.b_stride + item.head]);
-    SliceRow delta, out;
-    const Slice from = i == 0 ? state : target;
-    // The last recorded row leaves no state behind: nothing reads it.
-    if (recording && i + 1 == item.rows.count) {
-      delta_step<kWhole, false>(from, target, dk, item.width, q, k, v, gate, delta, out);
-    } else {
-      delta_step<kWhole, true>(from, target, dk, item.width, q, k, v, gate, delta, out);
-    }
-    out.store<kWhole>(p.out + row * p.out_stride + item.head * p.value_dim + item.column, item.width);
-    if (recording && i < p.record_rows) record_row<kWhole>(p, item, i, k, delta, gate.decay);
+FORETOKEN_SIMD_INLINE void copy_slice(Slice from, Slice to, size_t key_dim, size_t width) {
+  for (size_t i = 0; i < key_dim; ++i) {
+    const SliceRow row = SliceRow::load<kWhole>(from.data + i * from.stride, width);
+    row.template store<kWhole>(to.data + i * to.stride, width);
   }
+}
+
+/// The rows of a block on one slice. Recorded rows, and all but a few others, work on a private copy, whose rows lie together.
+template <bool kWhole>
+void delta_rule_slice(const GatedDeltaRuleParams& p, const DeltaItem& item, const RowBlock& block, size_t column, size_t width,
+                      float* scratch) {
+  constexpr size_t kFewRows = 2;
+  const bool recording = p.key_record != nullptr;
+  const bool is_private = recording || block.count > kFewRows;
+  const Slice state = {p.state + (item.rows.slot * p.num_value_heads + item.head) * p.key_dim * p.value_dim + column,
+                       p.value_dim};
+  const Slice target = is_private ? Slice{scratch, kStateSlice} : state;
+  const bool has_earlier_rows = block.first > 0;
+  for (size_t i = 0; i < block.count; ++i) {
+    const size_t index = block.first + i;
+    const size_t row = item.rows.first + index;
+    const float* value = p.qkv + row * p.qkv_stride + 2 * p.num_key_heads * p.key_dim + item.head * p.value_dim + column;
+    const SliceRow v = SliceRow::load<kWhole>(value, width);
+    const Slice from = i == 0 && !(recording && has_earlier_rows) ? state : target;
+    SliceRow delta, out;
+    // The last recorded row leaves no state behind: nothing reads it.
+    if (recording && index + 1 == item.rows.count) {
+      delta_step<kWhole, false>(from, target, p.key_dim, width, block.q[i], block.k[i], v, block.gate[i], delta, out);
+    } else {
+      delta_step<kWhole, true>(from, target, p.key_dim, width, block.q[i], block.k[i], v, block.gate[i], delta, out);
+    }
+    out.store<kWhole>(p.out + row * p.out_stride + item.head * p.value_dim + column, width);
+    if (recording && index < p.record_rows)
+      record_row<kWhole>(p, item, column, width, index, block.k[i], delta, block.gate[i].decay);
+  }
+  if (is_private && !recording) copy_slice<kWhole>(target, state, p.key_dim, width);
 }
 
 void gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_t end) {
   const size_t slices = (p.value_dim + kStateSlice - 1) / kStateSlice;
+  const size_t items_per_head = (slices + p.slices_per_item - 1) / p.slices_per_item;
+  float scratch[kMaxKeyDim * kStateSlice];
+  RowBlock block;
   for (size_t index = begin; index < end; ++index) {
     DeltaItem item{};
-    item.rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, index / slices / p.num_value_heads);
-    if (item.rows.count == 0) continue;
-    item.head = index / slices % p.num_value_heads;
+    item.rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, index / items_per_head / p.num_value_heads);
+    item.head = index / items_per_head % p.num_value_heads;
     item.key_head = item.head / (p.num_value_heads / p.num_key_heads);
-    item.column = index % slices * kStateSlice;
-    item.width = p.value_dim - item.column < kStateSlice ? p.value_dim - item.column : kStateSlice;
-    if (item.width == kStateSlice) {
-      delta_rule_item<true>(p, item);
-    } else {
-      delta_rule_item<false>(p, item);
+    item.first_slice = index % items_per_head * p.slices_per_item;
+    item.last_slice = slices < item.first_slice + p.slices_per_item ? slices : item.first_slice + p.slices_per_item;
+    for (block.first = 0; block.first < item.rows.count; block.first += block.count) {
+      block.count = item.rows.count - block.first < kRowBlock ? item.rows.count - block.first : kRowBlock;
+      prepare_rows(p, item, block);
+      for (size_t slice = item.first_slice; slice < item.last_slice; ++slice) {
+        const size_t column = slice * kStateSlice;
+        const size_t width = p.value_dim - column < kStateSlice ? p.value_dim - column : kStateSlice;
+        if (width == kStateSlice) {
+          delta_rule_slice<true>(p, item, block, column, width, scratch);
+        } else {
+          delta_rule_slice<false>(p, item, block, column, width, scratch);
+        }
+      }
     }
   }
 }

@@ -28,7 +28,8 @@ struct CausalConv1dSiluParams {
   size_t record_rows;
 };
 
-/// Item i is slice i % slices of value head i / slices % nv of sequence i / slices / nv, slices = ceil(dv / kStateSlice).
+/// A value head has slices = ceil(dv / kStateSlice) and n = ceil(slices / slices_per_item) items. Item i is number i % n of value
+/// head i / n % nv of sequence i / n / nv. When recording, slices_per_item is 1: a private slice lives as long as its item.
 struct GatedDeltaRuleParams {
   const float* qkv;                // [T, 2*nk*dk + nv*dv]
   const float* b;                  // [T, nv]
@@ -52,6 +53,7 @@ struct GatedDeltaRuleParams {
   size_t value_dim;
   size_t num_slots;
   size_t record_rows;
+  size_t slices_per_item;
 };
 
 /// Per sequence nv * slices state items as above, then ceil(C / kConvTile) convolution items.

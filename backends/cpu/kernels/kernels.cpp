@@ -1,5 +1,7 @@
 #include "backends/cpu/kernels/kernels.h"
 
+#include "backends/cpu/cpu_info.h"
+#include "backends/cpu/kernels/prefill_amx.h"
 #include "backends/cpu/onednn.h"
 
 namespace foretoken::cpu {
@@ -23,6 +25,7 @@ std::vector<KernelEntry> kernels_for(Isa isa) {
     case Isa::kAvx512:
       FORETOKEN_ADD_CPU_KERNELS(avx512);
       append(list, onednn_kernels());
+      if (cpu_features().amx_bf16) avx512::add_amx_kernels(list);
       break;
   }
   return list;

@@ -11,18 +11,48 @@ static_assert(kArgmaxTileColumns <= kMaxTileColumns);
 
 constexpr float kNegativeInfinity = -__builtin_inff();
 
-/// Calls block(first row, rows, x of those rows, first column, columns) for each row group of each item's tile.
-template <class Params, class Block>
+/// Rows of x in the order in which a weight format takes them, where they fit: copied once for all column tiles of the same rows.
+template <class Rows>
+class ArrangedRows {
+ public:
+  /// Whether `rows` rows were copied (again only when they are others than before).
+  FORETOKEN_SIMD_INLINE bool arrange_rows(const float* x, size_t x_stride, size_t rows, size_t in_features) {
+    stride_ = (in_features + kBlock - 1) / kBlock * kBlock;
+    if (rows * stride_ > kFloats) return false;
+    if (x == source_) return true;
+    source_ = x;
+    for (size_t r = 0; r < rows; ++r) arrange(typename Rows::Halves(), x + r * x_stride, in_features, floats_ + r * stride_);
+    return true;
+  }
+  FORETOKEN_SIMD_INLINE const float* row(size_t r) const { return floats_ + r * stride_; }
+
+ private:
+  static constexpr size_t kFloats = 8192;  // half of a first-level cache
+  const float* source_ = nullptr;
+  size_t stride_ = 0;
+  alignas(64) float floats_[kFloats];
+};
+
+/// Calls block(halves of x, first row, rows, x of those rows, first column, columns) for each row group of each item's tile.
+template <class Rows, class Params, class Block>
 FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t end, Block block) {
+  ArrangedRows<Rows> arranged;
   const size_t column_tiles = (p.out_features + p.column_tile - 1) / p.column_tile;
   for (size_t item = begin; item < end; ++item) {
     const size_t column = item % column_tiles * p.column_tile;
     const size_t row = item / column_tiles * p.row_tile;
     const size_t columns = smaller(p.column_tile, p.out_features - column);
-    for_row_groups(smaller(p.row_tile, p.num_rows - row), [&](size_t first, size_t rows) {
+    const size_t tile_rows = smaller(p.row_tile, p.num_rows - row);
+    const float* tile_x = pointer<const float>(p.x) + row * p.x_stride;
+    const bool is_arranged = arranged.arrange_rows(tile_x, p.x_stride, tile_rows, p.in_features);
+    for_row_groups(tile_rows, [&](size_t first, size_t rows) {
       const float* x[kMaxTileRows];
-      for (size_t r = 0; r < rows; ++r) x[r] = pointer<const float>(p.x) + (row + first + r) * p.x_stride;
-      block(row + first, rows, x, column, columns);
+      for (size_t r = 0; r < rows; ++r) x[r] = is_arranged ? arranged.row(first + r) : tile_x + (first + r) * p.x_stride;
+      if (is_arranged) {
+        block(ArrangedHalves(), row + first, rows, x, column, columns);
+      } else {
+        block(typename Rows::Halves(), row + first, rows, x, column, columns);
+      }
     });
   }
 }
@@ -30,9 +60,9 @@ FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t e
 template <class Rows>
 void linear(const LinearParams& p, uint32_t begin, uint32_t end) {
   const Rows weight(p.weight, p.in_features);
-  for_tiles(p, begin, end, [&](size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+  for_tiles<Rows>(p, begin, end, [&](auto halves, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
     float sums[kMaxTileRows * kMaxTileColumns];
-    tile_sums(x, rows, weight, column, columns, p.in_features, sums);
+    tile_sums<decltype(halves)>(x, rows, weight, column, columns, p.in_features, sums);
     for (size_t r = 0; r < rows; ++r) {
       float* out = pointer<float>(p.out) + (row + r) * p.out_stride + column;
       __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
@@ -44,11 +74,11 @@ template <class Rows>
 void linear_silu_mul(const LinearSiluMulParams& p, uint32_t begin, uint32_t end) {
   const Rows gate_weight(p.gate, p.in_features);
   const Rows up_weight(p.up, p.in_features);
-  for_tiles(p, begin, end, [&](size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+  for_tiles<Rows>(p, begin, end, [&](auto halves, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
     float gate[kMaxTileRows * kMaxTileColumns];
     float up[kMaxTileRows * kMaxTileColumns];
-    tile_sums(x, rows, gate_weight, column, columns, p.in_features, gate);
-    tile_sums(x, rows, up_weight, column, columns, p.in_features, up);
+    tile_sums<decltype(halves)>(x, rows, gate_weight, column, columns, p.in_features, gate);
+    tile_sums<decltype(halves)>(x, rows, up_weight, column, columns, p.in_features, up);
     for (size_t r = 0; r < rows; ++r) {
       store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
                      pointer<float>(p.out) + (row + r) * p.out_stride + column);
@@ -56,7 +86,7 @@ void linear_silu_mul(const LinearSiluMulParams& p, uint32_t begin, uint32_t end)
   });
 }
 
-/// The first of the largest of `logits`, NaN left out; id -1 when all are NaN.
+/// The first of the largest, NaN left out; id -1 when all are NaN.
 struct Best {
   float value = kNegativeInfinity;
   int32_t id = -1;
@@ -69,12 +99,27 @@ struct Best {
   }
 };
 
-/// sum over c < columns of exp(logits[c] - largest); NaN when a logit is NaN. `logits` has room for a multiple of 16 columns.
+/// Of logits[c] with the ids first_id + c. Overwrites what lies between `columns` and the next multiple of 16.
+FORETOKEN_SIMD_INLINE Best best_of(float* logits, size_t columns, size_t first_id) {
+  for (size_t c = columns; c % kLanes != 0; ++c) logits[c] = kNegativeInfinity;
+  F32x16 largest = F32x16::broadcast(kNegativeInfinity);
+  // A NaN as the first operand gives the second.
+  for (size_t c = 0; c < columns; c += kLanes) largest = max(F32x16::load(logits + c), largest);
+  Best best{.value = reduce_max(largest)};
+  for (size_t c = 0; c < columns; ++c) {
+    if (logits[c] != best.value) continue;
+    best.id = static_cast<int32_t>(first_id + c);
+    break;
+  }
+  return best;
+}
+
+/// sum over c < columns of exp(logits[c] - largest); NaN when a logit is NaN. Up to the next multiple of 16 columns
+/// `logits` holds minus infinity.
 float sum_of_exp(float* logits, size_t columns, float largest) {
   bool has_nan = false;
   for (size_t c = 0; c < columns; ++c) has_nan |= logits[c] != logits[c];
   if (has_nan) return __builtin_nanf("");
-  for (size_t c = columns; c % kLanes != 0; ++c) logits[c] = kNegativeInfinity;
   F32x16 sum = F32x16::zero();
   for (size_t c = 0; c < columns; c += kLanes) sum = sum + exp(F32x16::load(logits + c) - F32x16::broadcast(largest));
   return reduce_add(sum);
@@ -84,25 +129,18 @@ template <class Rows>
 void linear_argmax(const LinearArgmaxParams& p, uint32_t begin, uint32_t end) {
   const Rows weight(p.weight, p.in_features);
   const size_t tiles = (p.out_features + kArgmaxTileColumns - 1) / kArgmaxTileColumns;
-  for (size_t tile = begin; tile < end; ++tile) {
-    const size_t column = tile * kArgmaxTileColumns;
-    const size_t columns = smaller(kArgmaxTileColumns, p.out_features - column);
-    for_row_groups(p.num_rows, [&](size_t first, size_t rows) {
-      const float* x[kMaxTileRows];
-      for (size_t r = 0; r < rows; ++r) x[r] = pointer<const float>(p.x) + (first + r) * p.x_stride;
-      float sums[kMaxTileRows * kMaxTileColumns];
-      tile_sums(x, rows, weight, column, columns, p.in_features, sums);
-      for (size_t r = 0; r < rows; ++r) {
-        float* logits = sums + r * kMaxTileColumns;
-        Best best;
-        for (size_t c = 0; c < columns; ++c) best.offer(logits[c], static_cast<int32_t>(column + c));
-        const size_t at = (first + r) * tiles + tile;
-        pointer<float>(p.tile_max)[at] = best.value;
-        pointer<int32_t>(p.tile_id)[at] = best.id;
-        if (p.tile_sum != 0) pointer<float>(p.tile_sum)[at] = sum_of_exp(logits, columns, best.value);
-      }
-    });
-  }
+  for_tiles<Rows>(p, begin, end, [&](auto halves, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+    float sums[kMaxTileRows * kMaxTileColumns];
+    tile_sums<decltype(halves)>(x, rows, weight, column, columns, p.in_features, sums);
+    for (size_t r = 0; r < rows; ++r) {
+      float* logits = sums + r * kMaxTileColumns;
+      const Best best = best_of(logits, columns, column);
+      const size_t at = (row + r) * tiles + column / kArgmaxTileColumns;
+      pointer<float>(p.tile_max)[at] = best.value;
+      pointer<int32_t>(p.tile_id)[at] = best.id;
+      if (p.tile_sum != 0) pointer<float>(p.tile_sum)[at] = sum_of_exp(logits, columns, best.value);
+    }
+  });
 }
 
 /// log sum exp of a row, from its tiles.

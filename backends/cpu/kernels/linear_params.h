@@ -53,9 +53,11 @@ struct LinearArgmaxParams {
   uint32_t num_rows;
   uint32_t in_features;
   uint32_t out_features;
+  uint32_t row_tile;     // all rows
+  uint32_t column_tile;  // kArgmaxTileColumns
   uint32_t reserved;
 };
-static_assert(sizeof(LinearArgmaxParams) == 64);
+static_assert(sizeof(LinearArgmaxParams) == 72);
 
 /// Joins the tiles of a row, in tile order. Items are rows.
 struct LinearArgmaxCombineParams {

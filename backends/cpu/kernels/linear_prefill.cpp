@@ -5,20 +5,12 @@
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/linear_prefill_params.h"
 #include "backends/cpu/kernels/linear_tile.h"
+#include "backends/cpu/kernels/transpose.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
 
 #if defined(__AVX512F__)
 namespace {
-
-/// BF16 of sixteen values, NaN included.
-FORETOKEN_SIMD_INLINE void round_lanes(F32x16 value, uint16_t* out) {
-  store_bf16(value, out);
-  const __mmask16 is_nan = _mm512_cmp_ps_mask(value.v, value.v, _CMP_UNORD_Q);
-  for (size_t i = 0; is_nan != 0 && i < kLanes; ++i) {
-    if ((is_nan >> i & 1) != 0) out[i] = 0x7fc0;
-  }
-}
 
 void prefill_round(const PrefillRoundParams& p, uint32_t begin, uint32_t end) {
   for (size_t row = begin; row < end; ++row) {
@@ -29,47 +21,12 @@ void prefill_round(const PrefillRoundParams& p, uint32_t begin, uint32_t end) {
     }
     const float* x = pointer<const float>(p.x) + row * p.x_stride;
     size_t k = 0;
-    for (; k + kLanes <= p.in_features; k += kLanes) round_lanes(F32x16::load(x + k), out + k);
+    for (; k + kLanes <= p.in_features; k += kLanes) store_bf16_or_nan(F32x16::load(x + k), out + k);
     if (k < p.in_features) {
       uint16_t tail[kLanes];
-      round_lanes(F32x16::load_partial(x + k, p.in_features - k), tail);
+      store_bf16_or_nan(F32x16::load_partial(x + k, p.in_features - k), tail);
       __builtin_memcpy(out + k, tail, (p.in_features - k) * sizeof(uint16_t));
     }
-  }
-}
-
-/// tile[i] lane j becomes tile[j] lane i.
-FORETOKEN_SIMD_INLINE void transpose(__m512* tile) {
-  __m512 t[kLanes];
-#pragma GCC unroll 8
-  for (size_t i = 0; i < kLanes; i += 2) {
-    t[i] = _mm512_unpacklo_ps(tile[i], tile[i + 1]);
-    t[i + 1] = _mm512_unpackhi_ps(tile[i], tile[i + 1]);
-  }
-  const auto low = [](__m512 a, __m512 b) {
-    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
-  };
-  const auto high = [](__m512 a, __m512 b) {
-    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
-  };
-  // Quarter q of tile[4 i + j] then holds column 4 q + j of rows 4 i .. 4 i + 3.
-#pragma GCC unroll 4
-  for (size_t i = 0; i < kLanes; i += 4) {
-    tile[i] = low(t[i], t[i + 2]);
-    tile[i + 1] = high(t[i], t[i + 2]);
-    tile[i + 2] = low(t[i + 1], t[i + 3]);
-    tile[i + 3] = high(t[i + 1], t[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (size_t j = 0; j < 4; ++j) {
-    const __m512 even_top = _mm512_shuffle_f32x4(tile[j], tile[4 + j], 0x88);
-    const __m512 odd_top = _mm512_shuffle_f32x4(tile[j], tile[4 + j], 0xdd);
-    const __m512 even_bottom = _mm512_shuffle_f32x4(tile[8 + j], tile[12 + j], 0x88);
-    const __m512 odd_bottom = _mm512_shuffle_f32x4(tile[8 + j], tile[12 + j], 0xdd);
-    tile[j] = _mm512_shuffle_f32x4(even_top, even_bottom, 0x88);
-    tile[8 + j] = _mm512_shuffle_f32x4(even_top, even_bottom, 0xdd);
-    tile[4 + j] = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0x88);
-    tile[12 + j] = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0xdd);
   }
 }
 

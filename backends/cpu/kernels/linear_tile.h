@@ -66,9 +66,37 @@ struct AlternateHalves {
   }
 };
 using Bf16Halves = AlternateHalves;
+
+/// Copies a row so that the halves of its blocks are consecutive, the last block padded with zeros.
+FORETOKEN_SIMD_INLINE void arrange(AlternateHalves, const float* x, size_t in_features, float* arranged) {
+  for (size_t k = 0; k < in_features; k += kBlock, arranged += kBlock) {
+    const size_t count = smaller(kBlock, in_features - k);
+    AlternateHalves::load_partial<false>(x + k, count).store(arranged);
+    AlternateHalves::load_partial<true>(x + k, count).store(arranged + kLanes);
+  }
+}
 #else
 using Bf16Halves = ConsecutiveHalves;
 #endif
+
+FORETOKEN_SIMD_INLINE void arrange(ConsecutiveHalves, const float* x, size_t in_features, float* arranged) {
+  for (size_t k = 0; k < in_features; k += kLanes, arranged += kLanes) {
+    F32x16::load_partial(x + k, smaller(kLanes, in_features - k)).store(arranged);
+  }
+  if ((in_features + kLanes - 1) / kLanes % 2 != 0) F32x16::zero().store(arranged);
+}
+
+/// Halves of the blocks of a row that `arrange` copied.
+struct ArrangedHalves {
+  template <bool kSecond>
+  static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
+    return F32x16::load(p + (kSecond ? kLanes : 0));
+  }
+  template <bool kSecond>
+  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const float* p, size_t) {
+    return load<kSecond>(p);
+  }
+};
 
 // A weight format is a class like these: rows that give halves of blocks, dequantised to float32, and how the activations must be
 // halved to match.
@@ -128,7 +156,7 @@ struct Accumulators {
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]) for all kCols columns. The weights after them, at `next`, are prefetched in
 /// the order of their addresses.
-template <class Halves, size_t kRows, size_t kCols, class Row>
+template <class XHalves, size_t kRows, size_t kCols, class Row>
 FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const char* next, float* sums) {
   constexpr size_t kBlockBytes = kCols * kBlock * Row::kElementBits / 8;
   Accumulators<kRows, kCols> acc;
@@ -142,20 +170,27 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
 #pragma GCC unroll 16
     for (size_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(next + line, 0, 3);
     next += kBlockBytes;
-    acc.step([&](size_t r) { return Halves::template load<false>(x[r] + k); },
+    acc.step([&](size_t r) { return XHalves::template load<false>(x[r] + k); },
              [&](size_t c) { return w[c].template load<false>(k); });
-    acc.step([&](size_t r) { return Halves::template load<true>(x[r] + k); },
+    acc.step([&](size_t r) { return XHalves::template load<true>(x[r] + k); },
              [&](size_t c) { return w[c].template load<true>(k); });
   }
   if (k < in_features) {
     const size_t tail = in_features - k;
-    acc.step([&](size_t r) { return Halves::template load_partial<false>(x[r] + k, tail); },
+    acc.step([&](size_t r) { return XHalves::template load_partial<false>(x[r] + k, tail); },
              [&](size_t c) { return w[c].template load_partial<false>(k, tail); });
-    acc.step([&](size_t r) { return Halves::template load_partial<true>(x[r] + k, tail); },
+    acc.step([&](size_t r) { return XHalves::template load_partial<true>(x[r] + k, tail); },
              [&](size_t c) { return w[c].template load_partial<true>(k, tail); });
   }
+  size_t reduced = 0;
+#if defined(__AVX512F__)
+  if constexpr (kRows >= 4 && kCols == 4) {
+    reduce_add_sixteen(acc.lanes[0], kCols, sums, kMaxTileColumns);
+    reduced = 4;
+  }
+#endif
 #pragma GCC unroll 8
-  for (size_t r = 0; r < kRows; ++r) {
+  for (size_t r = reduced; r < kRows; ++r) {
     float* row = sums + r * kMaxTileColumns;
     if constexpr (kCols % 4 == 0) {
 #pragma GCC unroll 8
@@ -167,7 +202,7 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
   }
 }
 
-template <size_t kRows, class Rows>
+template <size_t kRows, class XHalves, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
   constexpr size_t kCols = kGroupColumns<kRows>;
   const float* rows[kRows];
@@ -177,28 +212,36 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
     typename Rows::Row w[kCols];
     // Columns past the end repeat the last one; nobody reads their sums.
     for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
-    dot_group<typename Rows::Halves, kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), sums + c0);
+    dot_group<XHalves, kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), sums + c0);
   }
 }
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], weights.row(first + c)) for r < rows <= kMaxTileRows, c < columns <=
-/// kMaxTileColumns. Sums past `columns` are overwritten with others.
-template <class Rows>
+/// kMaxTileColumns. Sums past `columns` are overwritten with others. XHalves says how the rows
+/// of x lie: Rows::Halves as they come, ArrangedHalves after `arrange`.
+template <class XHalves, class Rows>
 void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
                float* sums) {
   switch (rows) {
-    case 1: return dot_columns<1>(x, weights, first, columns, in_features, sums);
-    case 2: return dot_columns<2>(x, weights, first, columns, in_features, sums);
+    case 1: return dot_columns<1, XHalves>(x, weights, first, columns, in_features, sums);
+    case 2: return dot_columns<2, XHalves>(x, weights, first, columns, in_features, sums);
 #if defined(__AVX2__)
-    case 3: return dot_columns<3>(x, weights, first, columns, in_features, sums);
+    case 3: return dot_columns<3, XHalves>(x, weights, first, columns, in_features, sums);
 #endif
 #if defined(__AVX512F__)
-    case 4: return dot_columns<4>(x, weights, first, columns, in_features, sums);
-    case 5: return dot_columns<5>(x, weights, first, columns, in_features, sums);
-    case 6: return dot_columns<6>(x, weights, first, columns, in_features, sums);
+    case 4: return dot_columns<4, XHalves>(x, weights, first, columns, in_features, sums);
+    case 5: return dot_columns<5, XHalves>(x, weights, first, columns, in_features, sums);
+    case 6: return dot_columns<6, XHalves>(x, weights, first, columns, in_features, sums);
 #endif
     default: return;
   }
+}
+
+/// As above, with rows of x as they come.
+template <class Rows>
+FORETOKEN_SIMD_INLINE void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns,
+                                     size_t in_features, float* sums) {
+  tile_sums<typename Rows::Halves>(x, rows, weights, first, columns, in_features, sums);
 }
 
 /// Calls group(first, count) for rows [0, rows) in groups of nearly equal size, none above kMaxTileRows.

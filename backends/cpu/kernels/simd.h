@@ -66,6 +66,14 @@ FORETOKEN_SIMD_INLINE void store_bf16(F32x16 a, uint16_t* p) {
   const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
+/// BF16 of sixteen values, NaN included.
+FORETOKEN_SIMD_INLINE void store_bf16_or_nan(F32x16 value, uint16_t* out) {
+  store_bf16(value, out);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(value.v, value.v, _CMP_UNORD_Q);
+  for (size_t i = 0; is_nan != 0 && i < kLanes; ++i) {
+    if ((is_nan >> i & 1) != 0) out[i] = 0x7fc0;
+  }
+}
 /// ((l0+l8)+(l4+l12)) ... : halves folded onto each other, 8, 4, 2, 1.
 FORETOKEN_SIMD_INLINE float reduce_add(F32x16 a) {
   const __m256 eight =
@@ -86,6 +94,29 @@ FORETOKEN_SIMD_INLINE void reduce_add_four(const F32x16* a, float* sums) {
   const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
   const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
   _mm_storeu_ps(sums, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one)));
+}
+/// reduce_add of sixteen vectors a[row * stride + column], four by four: sums[row * sums_stride + column].
+FORETOKEN_SIMD_INLINE void reduce_add_sixteen(const F32x16* a, size_t stride, float* sums, size_t sums_stride) {
+  const auto fold_eight = [](__m512 x, __m512 y) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
+  };
+  __m512 column[4];  // quarter q: four partial sums of row q
+#pragma GCC unroll 4
+  for (size_t c = 0; c < 4; ++c) {
+    const __m512 top = fold_eight(a[c].v, a[stride + c].v);
+    const __m512 bottom = fold_eight(a[2 * stride + c].v, a[3 * stride + c].v);
+    column[c] = _mm512_add_ps(_mm512_shuffle_f32x4(top, bottom, 0x88), _mm512_shuffle_f32x4(top, bottom, 0xdd));
+  }
+  const auto fold_two = [](__m512 x, __m512 y) {
+    return _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xee));
+  };
+  const __m512 left = fold_two(column[0], column[1]);
+  const __m512 right = fold_two(column[2], column[3]);
+  const __m512 all = _mm512_add_ps(_mm512_shuffle_ps(left, right, 0x88), _mm512_shuffle_ps(left, right, 0xdd));
+  _mm_storeu_ps(sums, _mm512_castps512_ps128(all));
+  _mm_storeu_ps(sums + sums_stride, _mm512_extractf32x4_ps(all, 1));
+  _mm_storeu_ps(sums + 2 * sums_stride, _mm512_extractf32x4_ps(all, 2));
+  _mm_storeu_ps(sums + 3 * sums_stride, _mm512_extractf32x4_ps(all, 3));
 }
 FORETOKEN_SIMD_INLINE float reduce_max(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
 

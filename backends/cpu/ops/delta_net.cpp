@@ -26,6 +26,13 @@ CausalConv1dSiluParams conv_params(const CausalConv1dSilu& op) {
           .record_rows = recording ? dimension(op.conv_record, 1) : 0};
 }
 
+/// Many rows share what a head prepares for them among all slices; few rows are spread over more items instead.
+size_t slices_per_item(const GatedDeltaRule& op) {
+  constexpr size_t kFewRows = 16;
+  const bool shares = op.update == StateUpdate::kInPlace && dimension(op.qkv, 0) > kFewRows;
+  return shares ? ceil_div(dimension(op.state, 3), kStateSlice) : 1;
+}
+
 GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
   const bool recording = op.update == StateUpdate::kRecord;
   return {.qkv = pointer<const float>(op.qkv),
@@ -49,7 +56,8 @@ GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
           .key_dim = dimension(op.state, 2),
           .value_dim = dimension(op.state, 3),
           .num_slots = dimension(op.state, 0),
-          .record_rows = recording ? dimension(op.key_record, 1) : 0};
+          .record_rows = recording ? dimension(op.key_record, 1) : 0,
+          .slices_per_item = slices_per_item(op)};
 }
 
 RecurrentCommitParams commit_params(const RecurrentCommit& op) {
@@ -93,8 +101,8 @@ void add_delta_net_ops(OpTable& table, const KernelModule& module) {
   table.add<GatedDeltaRule>(
       "cpu",
       [kernel = module.resolve<GatedDeltaRuleParams>("gated_delta_rule")](CommandList& cmd, const GatedDeltaRule& op) {
-        const size_t slices = ceil_div(dimension(op.state, 3), kStateSlice);
-        kernel(cmd, items(dimension(op.state_slots, 0) * dimension(op.state, 1) * slices), delta_rule_params(op),
+        const size_t items_per_head = ceil_div(ceil_div(dimension(op.state, 3), kStateSlice), slices_per_item(op));
+        kernel(cmd, items(dimension(op.state_slots, 0) * dimension(op.state, 1) * items_per_head), delta_rule_params(op),
                accesses_of(op));
       },
       accepts_delta_rule);

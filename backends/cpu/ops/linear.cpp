@@ -102,6 +102,8 @@ void launch_argmax(CommandList& cmd, const LinearArgmax& op, const Kernel<Linear
                                   .num_rows = rows,
                                   .in_features = extent(op.x, 1),
                                   .out_features = columns,
+                                  .row_tile = rows,
+                                  .column_tile = kArgmaxTileColumns,
                                   .reserved = 0};
   kernel(cmd, Grid{tiles}, params, accesses);
   const LinearArgmaxCombineParams combine_params{.tile_max = params.tile_max,

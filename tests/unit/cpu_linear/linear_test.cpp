@@ -165,6 +165,8 @@ ArgmaxResult run_argmax(Isa isa, const std::vector<float>& x, const std::vector<
                                   .num_rows = static_cast<uint32_t>(rows),
                                   .in_features = static_cast<uint32_t>(k),
                                   .out_features = static_cast<uint32_t>(n),
+                                  .row_tile = static_cast<uint32_t>(rows),
+                                  .column_tile = kArgmaxTileColumns,
                                   .reserved = 0};
   run_kernel(isa, "linear_argmax_f32", params, static_cast<uint32_t>(tiles), 2);
   const LinearArgmaxCombineParams combine{.tile_max = params.tile_max,
