@@ -168,7 +168,7 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
   size_t k = 0;
   for (; k + kBlock <= in_features; k += kBlock) {
 #pragma GCC unroll 16
-    for (size_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(next + line, 0, 3);
+    for (size_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(next + line, 0, 2);
     next += kBlockBytes;
     acc.step([&](size_t r) { return XHalves::template load<false>(x[r] + k); },
              [&](size_t c) { return w[c].template load<false>(k); });
