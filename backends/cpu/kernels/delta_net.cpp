@@ -182,7 +182,7 @@ FORETOKEN_SIMD_INLINE void delta_step(Slice from, Slice to, size_t key_dim, size
   const auto add_key = [&](size_t i, SliceRow& sum) {
     const SliceRow s = SliceRow::load<kWhole>(from.data + i * from.stride, width);
     const F32x16 key = F32x16::broadcast(k[i]);
-    for (size_t j = 0; j < kSliceVectors; ++j) sum.v[j] = fma(decay * s.v[j], key, sum.v[j]);
+    for (size_t j = 0; j < kSliceVectors; ++j) sum.v[j] = fma(s.v[j], key, sum.v[j]);
   };
   size_t i = 0;
   for (; i + kUnroll <= key_dim; i += kUnroll) {
@@ -190,7 +190,7 @@ FORETOKEN_SIMD_INLINE void delta_step(Slice from, Slice to, size_t key_dim, size
   }
   for (size_t u = 0; i < key_dim; ++i, ++u) add_key(i, kv.part[u]);
   const F32x16 beta = F32x16::broadcast(gate.beta);
-  for (size_t j = 0; j < kSliceVectors; ++j) delta.v[j] = beta * (v.v[j] - kv.total(j));
+  for (size_t j = 0; j < kSliceVectors; ++j) delta.v[j] = beta * (v.v[j] - decay * kv.total(j));
 
   SliceSums sums = SliceSums::zero();
   const auto update = [&](size_t row, SliceRow& sum) {

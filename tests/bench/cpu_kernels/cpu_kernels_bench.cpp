@@ -136,6 +136,7 @@ BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord);
 BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows1_16x128, 1, 16, 128, StateUpdate::kInPlace);
+BENCHMARK_CAPTURE(delta_rule, rows256_16x128, 256, 16, 128, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows4_16x128_record, 4, 16, 128, StateUpdate::kRecord);
 BENCHMARK_CAPTURE(commit, rows1_4x64, 1, 4, 64);
 BENCHMARK_CAPTURE(commit, rows1_16x128, 1, 16, 128);
