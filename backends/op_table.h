@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/capabilities.h"
@@ -29,10 +30,15 @@ class OpTable {
   OpTable& add(std::string name, Launch launch, std::function<Availability(const Op&)> accepts = nullptr,
                std::function<size_t(const Op&)> workspace_bytes = nullptr) {
     OpImplementation implementation{.name = std::move(name), .accepts = nullptr, .launch = nullptr, .workspace_bytes = nullptr};
-    implementation.launch = [launch](CommandList& cmd, const void* op) { launch(cmd, *static_cast<const Op*>(op)); };
-    if (accepts) implementation.accepts = [accepts](const void* op) { return accepts(*static_cast<const Op*>(op)); };
+    implementation.launch = [launch = std::move(launch)](CommandList& cmd, const void* op) {
+      launch(cmd, *static_cast<const Op*>(op));
+    };
+    if (accepts)
+      implementation.accepts = [accepts = std::move(accepts)](const void* op) { return accepts(*static_cast<const Op*>(op)); };
     if (workspace_bytes) {
-      implementation.workspace_bytes = [workspace_bytes](const void* op) { return workspace_bytes(*static_cast<const Op*>(op)); };
+      implementation.workspace_bytes = [workspace_bytes = std::move(workspace_bytes)](const void* op) {
+        return workspace_bytes(*static_cast<const Op*>(op));
+      };
     }
     implementations_[Op::schema().name()].push_back(std::move(implementation));
     return *this;

@@ -13,7 +13,7 @@ size_t side_bytes(const PagedKvCacheConfig& config) {
   return dtype_bytes(config.dtype, static_cast<size_t>(shape.num_elements()));
 }
 
-const PagedKvCacheConfig& checked(const PagedKvCacheConfig& config) {
+PagedKvCacheConfig checked(const PagedKvCacheConfig& config) {
   if (config.dtype != DType::kF32 && config.dtype != DType::kBF16) {
     throw Error(ErrorCode::kUnsupported,
                 {.what = "dtype of a KV cache", .expected = "F32 or BF16", .got = std::string(to_string(config.dtype))});

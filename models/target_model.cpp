@@ -1,6 +1,7 @@
 #include "models/target_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/fault.h"
 
@@ -73,12 +74,11 @@ size_t prefill_workspace_bytes(const OpTable& table, const DecoderLayerWeights& 
   return bytes;
 }
 
-TargetModel::TargetModel(GpuBackend& backend, const ModelConfig& config, const TargetWeights& weights,
-                         const TargetModelOptions& options)
+TargetModel::TargetModel(GpuBackend& backend, const ModelConfig& config, TargetWeights weights, const TargetModelOptions& options)
     : config_(config),
       dims_(layer_dims(config)),
       options_(options),
-      weights_(weights),
+      weights_(std::move(weights)),
       scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype) {
   layers_.reserve(weights_.layers.size());
   for (const DecoderLayerWeights& layer : weights_.layers) layers_.emplace_back(dims_, layer, scratch_);

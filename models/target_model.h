@@ -39,7 +39,7 @@ struct TargetPass {
 class TargetModel {
  public:
   /// Throws OutOfMemory; Unsupported when the backend lacks an operator.
-  TargetModel(GpuBackend& backend, const ModelConfig& config, const TargetWeights& weights, const TargetModelOptions& options);
+  TargetModel(GpuBackend& backend, const ModelConfig& config, TargetWeights weights, const TargetModelOptions& options);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] int64_t max_rows() const { return options_.max_rows; }

@@ -70,9 +70,9 @@ void moe_topk(const MoeTopkParams& p, uint32_t begin, uint32_t end) {
 
 void moe_group(const MoeGroupParams& p, uint32_t begin, uint32_t end) {
   if (begin == end) return;
-  const int32_t* ids = pointer<const int32_t>(p.topk_ids);
-  int32_t* offsets = pointer<int32_t>(p.expert_offsets);
-  int32_t* pairs = pointer<int32_t>(p.expert_pairs);
+  const auto* ids = pointer<const int32_t>(p.topk_ids);
+  auto* offsets = pointer<int32_t>(p.expert_offsets);
+  auto* pairs = pointer<int32_t>(p.expert_pairs);
   for (size_t e = 0; e <= p.num_experts; ++e) offsets[e] = 0;
   for (size_t i = 0; i < p.num_pairs; ++i) ++offsets[ids[i] + 1];
   for (size_t e = 1; e <= p.num_experts; ++e) offsets[e] += offsets[e - 1];
@@ -116,7 +116,7 @@ class ActiveExperts {
 template <class Block>
 FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t begin, uint32_t end, Block block) {
   ActiveExperts active(p);
-  const int32_t* offsets = pointer<const int32_t>(p.expert_offsets);
+  const auto* offsets = pointer<const int32_t>(p.expert_offsets);
   for (size_t item = begin; item < end; ++item) {
     const size_t column = item / p.active_slots * kExpertTileColumns;
     const size_t columns = smaller(kExpertTileColumns, p.out_features - column);

@@ -238,8 +238,8 @@ FORETOKEN_SIMD_INLINE float reduce_max(F32x16 a) {
 
 /// Plain code; the compiler's vector type keeps it in registers.
 struct F32x16 {
-  typedef float Lanes __attribute__((vector_size(64)));
-  typedef int32_t IntLanes __attribute__((vector_size(64)));
+  using Lanes [[gnu::vector_size(64)]] = float;
+  using IntLanes [[gnu::vector_size(64)]] = int32_t;
   Lanes v;
 
   static FORETOKEN_SIMD_INLINE F32x16 zero() { return {Lanes{}}; }

@@ -20,7 +20,7 @@ Tiles tiles_for(uint32_t rows, uint32_t columns, uint32_t in_features) {
   const bool is_decode = rows <= 16;
   const uint32_t row_tile = is_decode ? rows : 48;
   uint32_t column_tile = is_decode ? 8 : 16;
-  while (is_decode && column_tile < 32 && 2 * column_tile * in_features * sizeof(uint16_t) <= 12288) column_tile *= 2;
+  while (is_decode && column_tile < 32 && size_t{2} * column_tile * in_features * sizeof(uint16_t) <= 12288) column_tile *= 2;
   return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
 }
 
