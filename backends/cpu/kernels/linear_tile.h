@@ -15,7 +15,7 @@ inline constexpr size_t kMaxTileColumns = 64;
 #if defined(__AVX512F__)
 inline constexpr size_t kMaxTileRows = 6;
 template <size_t kRows>
-inline constexpr size_t kGroupColumns = kRows == 1 ? 8 : 4;
+inline constexpr size_t kGroupColumns = kRows <= 3 ? 8 : 4;
 #elif defined(__AVX2__)
 inline constexpr size_t kMaxTileRows = 3;
 template <size_t kRows>
