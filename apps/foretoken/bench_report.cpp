@@ -25,12 +25,6 @@ struct Figures {
   std::optional<double> bandwidth_share{};
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
-}
-
 /// Median of `value(run)` over the runs of a series.
 template <class Value>
 double median_over_runs(const BenchSeries& series, Value value) {

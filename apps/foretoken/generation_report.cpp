@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace foretoken::cli {
@@ -41,6 +42,12 @@ std::string speculation_figures(const GenerationReport& report) {
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
+}
 
 double decode_tokens_per_second(const GenerationResult& result) {
   return per_second(static_cast<int64_t>(result.output_token_ids.size()) - 1, result.timing.decode_ms);

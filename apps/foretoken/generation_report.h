@@ -29,6 +29,9 @@ struct GenerationReport {
   std::optional<PlainComparison> compare{};
 };
 
+/// The middle one of at least one value, or the mean of the two in the middle.
+[[nodiscard]] double median(std::vector<double> values);
+
 /// Tokens per second after the first one; 0 when there is no other.
 [[nodiscard]] double decode_tokens_per_second(const GenerationResult& result);
 

@@ -45,7 +45,9 @@ const CommandSpec kGenerate{
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,
-        {"compare", "", "", "decode plainly too; report the speed-up and whether the ids are identical (exit status 3 when not)"},
+        {"compare", "", "",
+         "decode plainly too; report the speed-up (medians, when the text is short) and whether the ids are identical (exit "
+         "status 3 when not)"},
         {"self-check", "", "",
          "compare the target's logits of every row with those of a sequence that never speculates, bit for bit (exit "
          "status 3 when they differ)"},
