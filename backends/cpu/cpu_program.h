@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -61,7 +62,7 @@ class HazardTracker {
     bool writes;
     bool single_item;
   };
-  std::vector<Range> since_barrier_;
+  boost::container::small_vector<Range, 32> since_barrier_;  // a handful of launches have no hazard among them
 };
 
 /// A recording: launches with their parameters in one block of memory.
