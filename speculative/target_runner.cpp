@@ -1,6 +1,7 @@
 #include "speculative/target_runner.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -266,13 +267,12 @@ void TargetRunner::verify(TargetSequence& sequence, const Tensor& block_token_id
   stream_.run(verify_program(block_token_ids));
 }
 
-VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep) {
+VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_rows) {
   std::array<int32_t, kMaxVerifyRows + 1> read{};
   stream_.download(outputs_.view().slice(0, sizeof(read)), std::as_writable_bytes(std::span(read)));
   VerifyResult result{.target_token_ids = {read.begin(), read.begin() + num_rows}, .num_accepted = read[kMaxVerifyRows]};
-  const int64_t keep = num_keep > 0 ? num_keep : result.num_accepted + 1;
-  sequence.num_tokens_ += keep;
-  sequence.num_commit_ = static_cast<int32_t>(keep);
+  sequence.num_commit_ = result.num_accepted + 1;
+  sequence.num_tokens_ += sequence.num_commit_;
   return result;
 }
 

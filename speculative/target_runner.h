@@ -83,9 +83,9 @@ class TargetRunner {
   /// Runs the newest token and its drafts, `block_token_ids` [1 + K] I32 on the device, and accepts greedily on the device.
   /// `finish_verify` must follow before the next step of this sequence.
   void verify(TargetSequence& sequence, const Tensor& block_token_ids);
-  /// The round's only read-back: picks and accept count. `num_keep` (0: as accepted) overrides how many rows become part of the
-  /// sequence.
-  VerifyResult finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep = 0);
+  /// The round's only read-back: the picks after the step's `num_rows` rows and how many drafts held. The accepted rows become
+  /// part of the sequence.
+  VerifyResult finish_verify(TargetSequence& sequence, int64_t num_rows);
 
   /// Reads the first `num_rows` picks; waits.
   [[nodiscard]] std::vector<int32_t> read_picks(int64_t num_rows);
