@@ -324,7 +324,7 @@ void gated_attention_combine(const GatedAttentionParams& p, uint32_t begin, uint
     size_t b = 0;
     while (b < p.num_sequences && row >= static_cast<size_t>(p.query_start_loc[b + 1])) ++b;
     if (b == p.num_sequences) continue;
-    const size_t first = static_cast<size_t>(p.query_start_loc[b]);
+    const auto first = static_cast<size_t>(p.query_start_loc[b]);
     const size_t splits = num_splits(p, row_group(p, b, row - first, 1).context);
     float* out = out_head(p, row, head);
     std::memset(out, 0, p.head_dim * sizeof(float));

@@ -37,7 +37,9 @@ size_t align_up(size_t value, size_t alignment) { return (value + alignment - 1)
 /// Sizes of a call, and where its parts lie in the workspace.
 struct Plan {
   uint32_t rows, padded_rows, in_features, out_features, slice_rows, num_slices, num_chunks;
-  size_t packed_stride, packed_offset, product_offset, product_bytes;
+  size_t packed_offset, product_bytes;
+  size_t packed_stride = 0;
+  size_t product_offset = 0;
 
   Plan(const Tensor& x, const LinearWeight& w)
       : rows(extent(x, 0)),
@@ -48,9 +50,7 @@ struct Plan {
         slice_rows(out_features <= 1024 ? 64 : 128),
         num_slices(ceil_div(out_features, slice_rows)),
         num_chunks(ceil_div(padded_rows, kPrefillChunkRows)),
-        packed_stride(0),
         packed_offset(align_up(size_t{padded_rows} * in_features * sizeof(uint16_t), 64)),
-        product_offset(0),
         product_bytes(align_up(size_t{padded_rows} * out_features * sizeof(float), 64)) {
     packed_stride = align_up(std::max(packed_bytes(matmul(0, 0)), packed_bytes(matmul(0, num_chunks - 1))), 64);
     product_offset = packed_offset + packed_stride * num_chunks;
