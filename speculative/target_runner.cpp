@@ -267,11 +267,11 @@ void TargetRunner::verify(TargetSequence& sequence, const Tensor& block_token_id
   stream_.run(verify_program(block_token_ids));
 }
 
-VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_rows) {
+VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep) {
   std::array<int32_t, kMaxVerifyRows + 1> read{};
   stream_.download(outputs_.view().slice(0, sizeof(read)), std::as_writable_bytes(std::span(read)));
   VerifyResult result{.target_token_ids = {read.begin(), read.begin() + num_rows}, .num_accepted = read[kMaxVerifyRows]};
-  sequence.num_commit_ = result.num_accepted + 1;
+  sequence.num_commit_ = num_keep > 0 ? static_cast<int32_t>(num_keep) : result.num_accepted + 1;
   sequence.num_tokens_ += sequence.num_commit_;
   return result;
 }

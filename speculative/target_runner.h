@@ -84,8 +84,8 @@ class TargetRunner {
   /// `finish_verify` must follow before the next step of this sequence.
   void verify(TargetSequence& sequence, const Tensor& block_token_ids);
   /// The round's only read-back: the picks after the step's `num_rows` rows and how many drafts held. The accepted rows become
-  /// part of the sequence.
-  VerifyResult finish_verify(TargetSequence& sequence, int64_t num_rows);
+  /// part of the sequence, or the first `num_keep` where a caller decides (0: as accepted).
+  VerifyResult finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep = 0);
 
   /// Reads the first `num_rows` picks; waits.
   [[nodiscard]] std::vector<int32_t> read_picks(int64_t num_rows);
