@@ -23,12 +23,4 @@ const OpImplementation& OpTable::choose(std::string_view op_name, const void* op
               std::string(op_name) + ": no implementation on this device" + (reasons.empty() ? "" : " (" + reasons + ")"));
 }
 
-WeightFormatSupport Capabilities::weight_format(WeightFormat format) const {
-  for (const WeightFormatSupport& support : weight_formats) {
-    if (support.format == format) return support;
-  }
-  const Availability no = Availability::no("not implemented by this backend");
-  return {.format = format, .storable = no, .fast = no, .native = no};
-}
-
 }  // namespace foretoken

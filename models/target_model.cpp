@@ -10,14 +10,6 @@ namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, int64_t rows) {
-  return ops::workspace_bytes(table, Linear{.x = Tensor::shape_only(DType::kF32, {rows, w.in_features()}),
-                                            .w = w,
-                                            .out = Tensor::shape_only(DType::kF32, {rows, w.out_features()}),
-                                            .workspace = {},
-                                            .precision = LinearPrecision::kBF16});
-}
-
 size_t mlp_workspace_bytes(const OpTable& table, const MlpWeights& w, int64_t rows) {
   const size_t up =
       ops::workspace_bytes(table, LinearSiluMul{.x = Tensor::shape_only(DType::kF32, {rows, w.gate_proj.in_features()}),
@@ -47,6 +39,14 @@ LayerDims layer_dims(const ModelConfig& config) {
           .shared_expert_intermediate_size = config.shared_expert_intermediate_size,
           .norm_topk_prob = config.norm_topk_prob,
           .rms_norm_eps = config.rms_norm_eps};
+}
+
+size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, int64_t rows) {
+  return ops::workspace_bytes(table, Linear{.x = Tensor::shape_only(DType::kF32, {rows, w.in_features()}),
+                                            .w = w,
+                                            .out = Tensor::shape_only(DType::kF32, {rows, w.out_features()}),
+                                            .workspace = {},
+                                            .precision = LinearPrecision::kBF16});
 }
 
 size_t lm_head_workspace_bytes(const OpTable& table, const LinearWeight& lm_head, int64_t rows) {

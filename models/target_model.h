@@ -83,6 +83,9 @@ class TargetModel {
 /// Scratch bytes of a fused LM head over `rows` rows on a device with these operators.
 [[nodiscard]] size_t lm_head_workspace_bytes(const OpTable& table, const LinearWeight& lm_head, int64_t rows);
 
+/// Scratch bytes that a linear layer needs in a pass of `rows` rows at kBF16.
+[[nodiscard]] size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, int64_t rows);
+
 /// Scratch bytes that any linear layer of `layer` needs in a pass of `rows` rows at kBF16.
 [[nodiscard]] size_t prefill_workspace_bytes(const OpTable& table, const DecoderLayerWeights& layer, int64_t rows);
 

@@ -9,14 +9,6 @@ namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-size_t fc_workspace_bytes(const OpTable& table, const LinearWeight& fc, int64_t rows) {
-  return ops::workspace_bytes(table, Linear{.x = Tensor::shape_only(DType::kF32, {rows, fc.in_features()}),
-                                            .w = fc,
-                                            .out = Tensor::shape_only(DType::kF32, {rows, fc.out_features()}),
-                                            .workspace = {},
-                                            .precision = LinearPrecision::kBF16});
-}
-
 }  // namespace
 
 MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
@@ -56,7 +48,7 @@ void MtpHead::allocate(GpuBackend& backend) {
 
   const OpTable& table = backend.ops();
   const size_t prefill =
-      aligned(std::max(prefill_workspace_bytes(table, weights_.layer, rows), fc_workspace_bytes(table, weights_.fc, rows)));
+      aligned(std::max(prefill_workspace_bytes(table, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, rows)));
   const size_t head = lm_head_workspace_bytes(table, lm_head_, 1);
   if (prefill + head == 0) return;
   workspaces_ = backend.allocate(prefill + head);
