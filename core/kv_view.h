@@ -9,8 +9,10 @@ namespace foretoken {
 
 /// The K and V pools of one attention layer.
 struct PagedKvView {
-  Tensor k_cache;  // [num_blocks, block_size, num_key_value_heads, head_dim] F32 or BF16
-  Tensor v_cache;  // like k_cache
+  Tensor k_cache;    // [num_blocks, block_size, num_key_value_heads, head_dim] F32, BF16 or E4M3
+  Tensor v_cache;    // like k_cache
+  Tensor k_scale{};  // [1] F32 where the cache is E4M3: key = code * k_scale; absent otherwise
+  Tensor v_scale{};  // [1] F32, likewise
 };
 
 /// The recurrent state of one gated delta net layer, one slot per sequence, with the rows that a verify step recorded.

@@ -6,53 +6,21 @@
 #include "core/ops/activations.h"
 
 namespace foretoken {
-namespace {
 
-void fail(const char* op, const std::string& message) {
-  throw Error(ErrorCode::kInvalidArgument, std::string(op) + ": " + message);
-}
-
-/// Whether the scales that a format needs are there and have the right shape.
-void check_weight(const char* op, const LinearWeight& w) {
-  const int64_t n = w.out_features();
-  const int64_t k = w.in_features();
-  Shape expected;
-  switch (w.format) {
-    case WeightFormat::kF32:
-    case WeightFormat::kBF16: {
-      if (w.scale || w.global_scale) fail(op, "a " + std::string(to_string(w.format)) + " weight takes no scales");
-      const DType dtype = w.format == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
-      if (w.weight.dtype() != dtype)
-        fail(op, "the weight says " + std::string(to_string(w.format)) + " but is " + std::string(to_string(w.weight.dtype())));
-      return;
-    }
-    case WeightFormat::kFp8Row:
-      if (w.scale && w.scale.shape() == Shape{1}) return;
-      expected = Shape{n};
-      break;
-    case WeightFormat::kFp8Block: expected = Shape{(n + 127) / 128, (k + 127) / 128}; break;
-    case WeightFormat::kNvfp4:
-      if (!w.global_scale) fail(op, "an nvfp4 weight needs a global scale");
-      expected = Shape{n, k / 16};
-      break;
-  }
-  if (!w.scale || !(w.scale.shape() == expected)) {
-    fail(op, "the scale of a " + std::string(to_string(w.format)) + " weight " + w.weight.shape().to_string() + " must be " +
-                 expected.to_string() + ", it is " + (w.scale ? w.scale.shape().to_string() : "absent"));
-  }
-}
-
-}  // namespace
-
-void Linear::validate() const { check_weight("linear", w); }
+void Linear::validate() const { check_weight("linear: weight", w); }
 
 void LinearSiluMul::validate() const {
-  check_weight("linear_silu_mul", gate);
-  check_weight("linear_silu_mul", up);
-  if (gate.format != up.format) fail("linear_silu_mul", "gate and up have different formats");
+  check_weight("linear_silu_mul: gate", gate);
+  check_weight("linear_silu_mul: up", up);
+  if (gate.format != up.format || gate.block_rows != up.block_rows || gate.scale.shape() != up.scale.shape()) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "gate and up differ in format",
+                                              .where = "linear_silu_mul",
+                                              .expected = std::string(to_string(gate.format)),
+                                              .got = std::string(to_string(up.format))});
+  }
 }
 
-void LinearArgmax::validate() const { check_weight("linear_argmax", w); }
+void LinearArgmax::validate() const { check_weight("linear_argmax: weight", w); }
 
 const OpSchema& Linear::schema() {
   static const OpSchema schema = OpSchema("linear")

@@ -3,6 +3,7 @@
 #include "core/ops/activations.h"
 
 namespace foretoken {
+
 const OpSchema& MoeRoute::schema() {
   static const OpSchema schema = OpSchema("moe_route")
                                      .in("logits", {"T", "E"}, kF32Only)
@@ -15,6 +16,10 @@ const OpSchema& MoeRoute::schema() {
                                      .tolerance(DType::kBF16, 1e-2);
   return schema;
 }
+
+void MoeExpertsUp::validate() const { check_weight("moe_experts_up: gate_up", gate_up); }
+
+void MoeExpertsDown::validate() const { check_weight("moe_experts_down: down", down); }
 
 const OpSchema& MoeExpertsUp::schema() {
   static const OpSchema schema = OpSchema("moe_experts_up")

@@ -40,6 +40,7 @@ struct MoeExpertsUp {
   [[nodiscard]] std::array<const Tensor*, 7> operands() const {
     return {&x, &gate_up.weight, &gate_up.scale, &gate_up.global_scale, &expert_offsets, &expert_pairs, &out};
   }
+  void validate() const;
   static const OpSchema& schema();
   static std::vector<OpCase<MoeExpertsUp>> cases();
 };
@@ -61,6 +62,7 @@ struct MoeExpertsDown {
     return {&act,    &down.weight, &down.scale, &down.global_scale, &topk_ids, &topk_weights, &expert_offsets, &expert_pairs,
             &shared, &shared_gate, &out,        &workspace};
   }
+  void validate() const;
   static const OpSchema& schema();
   static std::vector<OpCase<MoeExpertsDown>> cases();
 };

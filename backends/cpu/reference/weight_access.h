@@ -12,7 +12,7 @@ namespace foretoken {
 class WeightReader {
  public:
   explicit WeightReader(const LinearWeight& weight);
-  /// Matrix `expert` of a stacked weight [E, N, K]; scales have the same leading E, a global scale is [E] or [1].
+  /// Matrix `expert` of a stacked weight [E, N, K].
   WeightReader(const LinearWeight& stacked, int64_t expert);
 
   /// Element (n, k): the stored value times its scales.
@@ -22,9 +22,11 @@ class WeightReader {
   [[nodiscard]] double scale_at(int64_t n, int64_t k) const;
 
   WeightFormat format_;
+  int64_t block_rows_;
   HostTensor weight_;
   HostTensor scale_;
   HostTensor global_scale_;
+  int64_t rows_per_global_scale_;
 };
 
 /// Element (n, k) of a weight [N, K] in host memory.

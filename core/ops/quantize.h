@@ -1,0 +1,77 @@
+// Weights [N, K] into the formats of core/linear_weight.h and back. All arithmetic is float32, rounded to nearest even, so every
+// device gives the same bytes. A stack of experts is quantised matrix by matrix.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "core/linear_weight.h"
+#include "core/op_schema.h"
+
+namespace foretoken {
+
+template <class Op>
+struct OpCase;
+
+/// amax[0] = max |x[n, k]|; a NaN element is ignored.
+struct AbsMax {
+  Tensor x;     // [N, K] F32 or BF16, rows may be strided
+  Tensor amax;  // [1] F32
+  Tensor workspace;
+
+  [[nodiscard]] std::array<const Tensor*, 3> operands() const { return {&x, &amax, &workspace}; }
+  static const OpSchema& schema();
+  static std::vector<OpCase<AbsMax>> cases();
+};
+
+/// scale[n] = amax of row n / 448, 1 for a row of zeros; codes = E4M3(clamp(x / scale[n], -448, 448)).
+struct QuantizeFp8Row {
+  Tensor x;      // [N, K] F32 or BF16
+  Tensor codes;  // [N, K] E4M3
+  Tensor scale;  // [N] F32
+
+  [[nodiscard]] std::array<const Tensor*, 3> operands() const { return {&x, &codes, &scale}; }
+  static const OpSchema& schema();
+  static std::vector<OpCase<QuantizeFp8Row>> cases();
+};
+
+/// Per 128 x 128 tile (ragged at the edges) s = max(amax / 448, 1e-12); codes = E4M3(clamp(x / s, -448, 448)) with s unrounded,
+/// also where the stored scale is BF16.
+struct QuantizeFp8Block {
+  Tensor x;      // [N, K] F32 or BF16
+  Tensor codes;  // [N, K] E4M3
+  Tensor scale;  // [ceil(N/128), ceil(K/128)] F32 or BF16
+
+  [[nodiscard]] std::array<const Tensor*, 3> operands() const { return {&x, &codes, &scale}; }
+  void validate() const;
+  static const OpSchema& schema();
+  static std::vector<OpCase<QuantizeFp8Block>> cases();
+};
+
+/// global_scale = amax / 2688 (1 where amax is 0); per 16 columns s = E4M3(min(amax_group / (6 * global_scale), 448));
+/// y = x / (s * global_scale), 0 where that product is 0; codes = E2M1(y).
+struct QuantizeNvfp4 {
+  Tensor x;             // [N, K] F32 or BF16, K % 16 == 0
+  Tensor amax;          // [1] F32, of the whole of x: see AbsMax
+  Tensor codes;         // [N, K] E2M1
+  Tensor scale;         // [N, K/16] E4M3
+  Tensor global_scale;  // [1] F32
+
+  [[nodiscard]] std::array<const Tensor*, 5> operands() const { return {&x, &amax, &codes, &scale, &global_scale}; }
+  void validate() const;
+  static const OpSchema& schema();
+  static std::vector<OpCase<QuantizeNvfp4>> cases();
+};
+
+/// out[n, k] = element (n, k) of the weight, rounded to out's dtype once.
+struct Dequantize {
+  LinearWeight w;  // [N, K], any format
+  Tensor out;      // [N, K] F32 or BF16
+
+  [[nodiscard]] std::array<const Tensor*, 4> operands() const { return {&w.weight, &w.scale, &w.global_scale, &out}; }
+  void validate() const;
+  static const OpSchema& schema();
+  static std::vector<OpCase<Dequantize>> cases();
+};
+
+}  // namespace foretoken
