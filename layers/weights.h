@@ -17,6 +17,8 @@ struct GatedAttentionWeights {
   LinearWeight o_proj;  // [hidden_size, num_attention_heads * head_dim]
   Tensor q_norm;        // [head_dim]
   Tensor k_norm;        // [head_dim]
+  Tensor k_scale;       // [1] F32, of the K cache in FP8; absent when the checkpoint has none
+  Tensor v_scale;       // like k_scale
 };
 
 /// Rows of in_proj_qkv: [q (nk * dk) | k (nk * dk) | v (nv * dv)]; Qwen3-Next's interleaved projections are put in this order at
