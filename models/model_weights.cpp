@@ -185,7 +185,12 @@ LoadedModel load_model(GpuBackend& backend, const WeightSource& source, const Mo
   LoadedModel model;
   Placement placement;
   for (PlannedTensor& planned : plan->tensors) {
-    placement.place(planned);
+    if (planned.draft && options.draft_tensors_apart) {
+      model.draft_buffers.push_back(backend.allocate(static_cast<size_t>(planned.bytes()), MemoryKind::kDevice));
+      *planned.slot = model.draft_buffers.back().tensor(planned.dtype, planned.shape);
+    } else {
+      placement.place(planned);
+    }
     model.weight_bytes += planned.bytes();
   }
   model.buffers = placement.allocate(backend);

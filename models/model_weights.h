@@ -15,7 +15,8 @@
 namespace foretoken {
 
 struct LoadOptions {
-  bool load_mtp = true;  // false: the draft head is checked but not loaded
+  bool load_mtp = true;              // false: the draft head is checked but not loaded
+  bool draft_tensors_apart = false;  // each tensor of the draft head in a buffer of its own, see LoadedModel::draft_buffers
   /// Called on the loading thread with bytes done and in all, first with 0, last with both equal.
   std::function<void(uint64_t done, uint64_t total)> progress{};
 };
@@ -28,6 +29,7 @@ struct LoadedModel {
   std::string mtp_absent_reason;  // empty when `mtp` is there
   uint64_t weight_bytes = 0;
   std::vector<Buffer> buffers;
+  std::vector<Buffer> draft_buffers;  // one for each tensor of the draft head that was loaded apart
 };
 
 /// Loads all weights of a model onto a device; a source that has recipes instead of bytes is generated there. Linear weights keep
