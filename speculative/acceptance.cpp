@@ -1,0 +1,98 @@
+#include "speculative/acceptance.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "core/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int64_t kDrafts = PrefixAcceptance::kPositions;
+
+/// One proposer along one text.
+struct Walk {
+  MeasuredProposer& measured;
+  std::unique_ptr<ProposerState> state;
+  std::vector<std::array<int32_t, kDrafts>> drafts;  // of each start
+
+  [[nodiscard]] DraftProposer& proposer() const { return *measured.proposer; }
+  [[nodiscard]] const Tensor& hidden(const TargetModel& model) const {
+    return proposer().hidden_kind() == HiddenKind::kPostNorm ? model.hidden() : model.residual();
+  }
+};
+
+std::vector<Walk> start_walks(std::span<MeasuredProposer> measured, int64_t budget_tokens) {
+  std::vector<Walk> walks;
+  for (MeasuredProposer& one : measured) {
+    if (one.proposer->max_drafts() < kDrafts) {
+      throw Error(ErrorCode::kInvalidArgument, {.what = "drafts of a proposer to be measured",
+                                                .expected = "at least " + std::to_string(kDrafts),
+                                                .got = std::to_string(one.proposer->max_drafts())});
+    }
+    walks.push_back({.measured = one, .state = one.proposer->alloc_state(budget_tokens), .drafts = {}});
+  }
+  return walks;
+}
+
+/// Rows of the chunk's positions whose next token is known.
+void append_chunk(Stream& stream, const TargetRunner& runner, Walk& walk, std::span<const int32_t> prompt, int64_t first,
+                  int64_t rows) {
+  const int64_t known = std::min(rows, static_cast<int64_t>(prompt.size()) - 1 - first);
+  const int64_t step = walk.proposer().max_append_rows();
+  for (int64_t row = 0; row < known; row += step) {
+    const int64_t count = std::min(step, known - row);
+    walk.proposer().append_rows(stream, prompt.subspan(static_cast<size_t>(first + row + 1), static_cast<size_t>(count)),
+                                walk.hidden(runner.model()).rows(row, count), runner.options().prefill_precision, *walk.state);
+  }
+}
+
+/// Drafts after the newest token, which lies in the first of the runner's picks with the hidden state before it in the first row.
+void draft(Stream& stream, const TargetRunner& runner, Walk& walk) {
+  const DraftRequest request{
+      .next_token_ids = runner.picks().rows(0, 1), .hidden = walk.hidden(runner.model()).rows(0, 1), .num_drafts = kDrafts};
+  const Tensor block = walk.proposer().propose(stream, request, *walk.state);
+  stream.download(block.rows(1, kDrafts).view(), std::as_writable_bytes(std::span(walk.drafts.emplace_back())));
+  walk.proposer().after_verify(0, *walk.state);
+}
+
+void count(Walk& walk, std::span<const int32_t> text) {
+  PrefixAcceptance& acceptance = walk.measured.acceptance;
+  for (size_t start = 0; start + kDrafts < text.size(); ++start) {
+    const auto after = text.subspan(start + 1, kDrafts);
+    const auto& drafts = walk.drafts[start];
+    const auto holding = static_cast<size_t>(std::ranges::mismatch(drafts, after).in1 - drafts.begin());
+    ++acceptance.starts;
+    for (size_t j = 0; j < holding; ++j) ++acceptance.accepted[j];
+  }
+}
+
+}  // namespace
+
+double PrefixAcceptance::share(int64_t position) const {
+  const int64_t held = accepted.at(static_cast<size_t>(position - 1));
+  return starts == 0 ? 0.0 : static_cast<double>(held) / static_cast<double>(starts);
+}
+
+std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& runner, std::span<MeasuredProposer> measured,
+                                               std::span<const int32_t> prompt, int64_t max_tokens,
+                                               std::span<const int32_t> stop_token_ids) {
+  const int64_t budget = static_cast<int64_t>(prompt.size()) + max_tokens + kDrafts;
+  std::vector<Walk> walks = start_walks(measured, budget);
+  TargetSequence sequence = runner.create_sequence(budget);
+  runner.prefill(sequence, prompt, [&](int64_t first, int64_t rows) {
+    for (Walk& walk : walks) append_chunk(stream, runner, walk, prompt, first, rows);
+  });
+  std::vector<int32_t> text = runner.read_picks(1);
+  const auto is_stop = [&](int32_t id) { return std::ranges::find(stop_token_ids, id) != stop_token_ids.end(); };
+  while (static_cast<int64_t>(text.size()) < max_tokens && !is_stop(text.back())) {
+    for (Walk& walk : walks) draft(stream, runner, walk);
+    runner.decode(sequence, text.back());
+    text.push_back(runner.read_picks(1)[0]);
+  }
+  for (Walk& walk : walks) count(walk, text);
+  return text;
+}
+
+}  // namespace foretoken
