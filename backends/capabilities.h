@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
@@ -53,6 +54,11 @@ struct Capabilities {
 
   /// Support of one format; a format that is not listed is not storable, for the reason "not implemented by this backend".
   [[nodiscard]] WeightFormatSupport weight_format(WeightFormat format) const;
+  /// The storable formats as text, "f32, bf16"; "none: this device stores no weights" where there is none.
+  [[nodiscard]] std::string usable_formats() const;
+  /// Throws Unsupported unless `format` is storable. The message begins with `where` (a file, an option; may be empty) and names
+  /// `what` is in the format ("tensor mtp.fc.weight"), this device, the reason, and the formats that it could use.
+  void require_storable(WeightFormat format, std::string_view what, std::string_view where) const;
 };
 
 }  // namespace foretoken

@@ -4,6 +4,13 @@
 #include "core/log.h"
 
 namespace foretoken {
+namespace {
+
+Availability acceptance(const OpImplementation& implementation, const void* op) {
+  return implementation.accepts ? implementation.accepts(op) : Availability::yes();
+}
+
+}  // namespace
 
 std::span<const OpImplementation> OpTable::find(std::string_view op_name) const {
   const auto found = implementations_.find(op_name);
@@ -12,15 +19,22 @@ std::span<const OpImplementation> OpTable::find(std::string_view op_name) const 
 }
 
 const OpImplementation& OpTable::choose(std::string_view op_name, const void* op) const {
-  std::string reasons;
   for (const OpImplementation& implementation : find(op_name)) {
-    const Availability accepted = implementation.accepts ? implementation.accepts(op) : Availability::yes();
+    const Availability accepted = acceptance(implementation, op);
     if (accepted) return implementation;
     if (log_dispatch()) log().info("{}: {} passed over: {}", op_name, implementation.name, accepted.reason());
-    reasons += (reasons.empty() ? "" : "; ") + implementation.name + ": " + accepted.reason();
   }
-  throw Error(ErrorCode::kUnsupported,
-              std::string(op_name) + ": no implementation on this device" + (reasons.empty() ? "" : " (" + reasons + ")"));
+  throw Error(ErrorCode::kUnsupported, std::string(op_name) + ": " + availability(op_name, op).reason());
+}
+
+Availability OpTable::availability(std::string_view op_name, const void* op) const {
+  std::string reasons;
+  for (const OpImplementation& implementation : find(op_name)) {
+    const Availability accepted = acceptance(implementation, op);
+    if (accepted) return accepted;
+    reasons.append(reasons.empty() ? "" : "; ").append(implementation.name).append(": ").append(accepted.reason());
+  }
+  return Availability::no("no implementation on this device" + (reasons.empty() ? "" : " (" + reasons + ")"));
 }
 
 }  // namespace foretoken

@@ -50,6 +50,9 @@ class OpTable {
   /// The best implementation that accepts these operands. Throws Unsupported that lists each one's reason.
   [[nodiscard]] const OpImplementation& choose(std::string_view op_name, const void* op) const;
 
+  /// Whether `choose` would find one; each one's reason otherwise.
+  [[nodiscard]] Availability availability(std::string_view op_name, const void* op) const;
+
  private:
   std::map<std::string, std::vector<OpImplementation>, std::less<>> implementations_;
 };

@@ -3,7 +3,11 @@
 // implementation of this device takes them.
 #pragma once
 
-#include "backends/op_table.h"
+#include <string>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "core/error.h"
 #include "core/ops/accept.h"
 #include "core/ops/argmax.h"
 #include "core/ops/embedding.h"
@@ -11,6 +15,7 @@
 #include "core/ops/gated_delta_rule.h"
 #include "core/ops/linear.h"
 #include "core/ops/moe.h"
+#include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rms_norm_gated.h"
@@ -38,6 +43,29 @@ template <class Op>
 [[nodiscard]] size_t workspace_bytes(const OpTable& table, const Op& op) {
   const OpImplementation& implementation = table.choose(Op::schema().name(), &op);
   return implementation.workspace_bytes ? implementation.workspace_bytes(&op) : 0;
+}
+
+/// Checks before memory exists that a device will run operands like these; activations may have shapes only (Tensor::shape_only).
+/// Throws Unsupported that begins with `where` ("target layer 3: q_proj (nvfp4)") and names operator, device and each
+/// implementation's reason.
+template <class Op>
+void require(const GpuBackend& backend, std::string_view where, const Op& op) {
+  const std::string& name = Op::schema().name();
+  const Availability available = backend.ops().availability(name, &op);
+  if (available) return;
+  throw Error(ErrorCode::kUnsupported, {.what = name + " on " + backend.capabilities().device_name + ": " + available.reason(),
+                                        .where = std::string(where)});
+}
+
+/// Like `require`, for operators that a device either has for all operands of a model or not at all.
+template <class... Ops>
+void require_any(const GpuBackend& backend, std::string_view where) {
+  const auto check_one = [&](const std::string& name) {
+    if (!backend.ops().find(name).empty()) return;
+    throw Error(ErrorCode::kUnsupported, {.what = name + " on " + backend.capabilities().device_name + ": no implementation",
+                                          .where = std::string(where)});
+  };
+  (check_one(Ops::schema().name()), ...);
 }
 
 inline void embedding(CommandList& cmd, const Tensor& ids, const Tensor& table, const Tensor& out) {
