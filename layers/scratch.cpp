@@ -71,8 +71,8 @@ size_t experts_workspace_bytes(const OpTable& table, const LayerDims& dims, int6
 
 LayerScratch::LayerScratch(GpuBackend& backend, const LayerDims& dims, int64_t max_rows, int64_t max_seq_len, DType cache_dtype)
     : max_rows_(max_rows) {
+  allocate_workspaces(backend, dims, max_seq_len, cache_dtype);  // first: it asks for operators that the device may lack
   allocate(backend, dims);
-  allocate_workspaces(backend, dims, max_seq_len, cache_dtype);
 }
 
 void LayerScratch::allocate(GpuBackend& backend, const LayerDims& dims) {

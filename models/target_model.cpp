@@ -1,24 +1,27 @@
 #include "models/target_model.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/fault.h"
+#include "layers/weight_operators.h"
 
 namespace foretoken {
 namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-size_t mlp_workspace_bytes(const OpTable& table, const MlpWeights& w, int64_t rows) {
-  const size_t up =
-      ops::workspace_bytes(table, LinearSiluMul{.x = Tensor::shape_only(DType::kF32, {rows, w.gate_proj.in_features()}),
-                                                .gate = w.gate_proj,
-                                                .up = w.up_proj,
-                                                .out = Tensor::shape_only(DType::kF32, {rows, w.gate_proj.out_features()}),
-                                                .workspace = {},
-                                                .precision = LinearPrecision::kBF16});
-  return std::max(up, linear_workspace_bytes(table, w.down_proj, rows));
+/// The sizes of the layers, once the device is known to run them.
+LayerDims supported_dims(const GpuBackend& backend, const ModelConfig& config, const TargetWeights& weights, int64_t max_rows) {
+  const LayerDims dims = layer_dims(config);
+  const int64_t verify_rows = std::min(max_rows, TargetModel::kMaxPickRows);
+  ops::require_any<Embedding, RopeTable>(backend, "target");
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    require_layer(backend, "target layer " + std::to_string(i), dims, weights.layers[i], {1, verify_rows, max_rows});
+  }
+  require_lm_head(backend, "target", weights.lm_head, {1, TargetModel::kMaxPickRows});
+  return dims;
 }
 
 }  // namespace
@@ -41,44 +44,12 @@ LayerDims layer_dims(const ModelConfig& config) {
           .rms_norm_eps = config.rms_norm_eps};
 }
 
-size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, int64_t rows) {
-  return ops::workspace_bytes(table, Linear{.x = Tensor::shape_only(DType::kF32, {rows, w.in_features()}),
-                                            .w = w,
-                                            .out = Tensor::shape_only(DType::kF32, {rows, w.out_features()}),
-                                            .workspace = {},
-                                            .precision = LinearPrecision::kBF16});
-}
-
-size_t lm_head_workspace_bytes(const OpTable& table, const LinearWeight& lm_head, int64_t rows) {
-  return ops::workspace_bytes(table, LinearArgmax{.x = Tensor::shape_only(DType::kF32, {rows, lm_head.in_features()}),
-                                                  .w = lm_head,
-                                                  .token_ids = Tensor::shape_only(DType::kI32, {rows}),
-                                                  .logprobs = {},
-                                                  .workspace = {}});
-}
-
-size_t prefill_workspace_bytes(const OpTable& table, const DecoderLayerWeights& layer, int64_t rows) {
-  size_t bytes = 0;
-  const auto need = [&](const LinearWeight& w) { bytes = std::max(bytes, linear_workspace_bytes(table, w, rows)); };
-  if (layer.self_attn) {
-    for (const LinearWeight* w :
-         {&layer.self_attn->q_proj, &layer.self_attn->k_proj, &layer.self_attn->v_proj, &layer.self_attn->o_proj})
-      need(*w);
-  }
-  if (layer.linear_attn) {
-    const GatedDeltaNetWeights& net = *layer.linear_attn;
-    for (const LinearWeight* w : {&net.in_proj_qkv, &net.in_proj_z, &net.in_proj_b, &net.in_proj_a, &net.out_proj}) need(*w);
-  }
-  if (layer.mlp) bytes = std::max(bytes, mlp_workspace_bytes(table, *layer.mlp, rows));
-  if (layer.moe) bytes = std::max(bytes, mlp_workspace_bytes(table, layer.moe->shared_expert, rows));
-  return bytes;
-}
-
 TargetModel::TargetModel(GpuBackend& backend, const ModelConfig& config, TargetWeights weights, const TargetModelOptions& options)
     : config_(config),
-      dims_(layer_dims(config)),
+      dims_(supported_dims(backend, config, weights, options.max_rows)),
       options_(options),
       weights_(std::move(weights)),
+      fused_pick_(fused_lm_head(backend.ops(), weights_.lm_head, {1, kMaxPickRows})),
       scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype) {
   layers_.reserve(weights_.layers.size());
   for (const DecoderLayerWeights& layer : weights_.layers) layers_.emplace_back(dims_, layer, scratch_);
@@ -97,10 +68,10 @@ void TargetModel::allocate(GpuBackend& backend) {
 
   size_t prefill_bytes = 0;
   for (const DecoderLayerWeights& layer : weights_.layers) {
-    prefill_bytes = std::max(prefill_bytes, prefill_workspace_bytes(table, layer, options_.max_rows));
+    prefill_bytes = std::max(prefill_bytes, prefill_workspace_bytes(table, dims_, layer, options_.max_rows));
   }
   prefill_bytes = aligned(prefill_bytes);
-  const size_t pick_bytes = lm_head_workspace_bytes(table, weights_.lm_head, kMaxPickRows);
+  const size_t pick_bytes = fused_pick_ ? lm_head_workspace_bytes(table, weights_.lm_head, kMaxPickRows) : 0;
   if (prefill_bytes + pick_bytes == 0) return;
   workspaces_ = backend.allocate(prefill_bytes + pick_bytes);
   if (prefill_bytes > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill_bytes)});

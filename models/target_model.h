@@ -38,7 +38,7 @@ struct TargetPass {
 /// are those of the last pass: one pass at a time.
 class TargetModel {
  public:
-  /// Throws OutOfMemory; Unsupported when the backend lacks an operator.
+  /// Throws Unsupported when the backend lacks an operator, before anything is allocated; OutOfMemory.
   TargetModel(GpuBackend& backend, const ModelConfig& config, TargetWeights weights, const TargetModelOptions& options);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
@@ -57,6 +57,8 @@ class TargetModel {
   void logits(CommandList& cmd, const Tensor& hidden, const Tensor& logits) const {
     ops::linear(cmd, hidden, weights_.lm_head, logits);
   }
+  /// Whether `pick` can be called; otherwise the device has no fused LM head for this weight, and `logits` and Argmax remain.
+  [[nodiscard]] const Availability& fused_pick() const { return fused_pick_; }
   /// hidden [T, hidden_size] -> token_ids [T] I32, the greedy picks, without writing logits. T at most kMaxPickRows.
   void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids) const;
 
@@ -69,6 +71,7 @@ class TargetModel {
   LayerDims dims_;
   TargetModelOptions options_;
   TargetWeights weights_;
+  Availability fused_pick_;
   LayerScratch scratch_;
   std::vector<DecoderLayer> layers_;
   Buffer activations_;
@@ -79,14 +82,5 @@ class TargetModel {
   Tensor linear_workspace_;  // bytes, kBF16 passes
   Tensor pick_workspace_;    // bytes
 };
-
-/// Scratch bytes of a fused LM head over `rows` rows on a device with these operators.
-[[nodiscard]] size_t lm_head_workspace_bytes(const OpTable& table, const LinearWeight& lm_head, int64_t rows);
-
-/// Scratch bytes that a linear layer needs in a pass of `rows` rows at kBF16.
-[[nodiscard]] size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, int64_t rows);
-
-/// Scratch bytes that any linear layer of `layer` needs in a pass of `rows` rows at kBF16.
-[[nodiscard]] size_t prefill_workspace_bytes(const OpTable& table, const DecoderLayerWeights& layer, int64_t rows);
 
 }  // namespace foretoken

@@ -74,7 +74,8 @@ class DraftProposer {
   /// state.
   [[nodiscard]] virtual Tensor propose(Stream& stream, const DraftRequest& request, ProposerState& state) = 0;
 
-  /// Log-probability of each draft of the last propose, [num_drafts] F32 on the device; absent unless measured.
+  /// Log-probability of each draft of the last propose, [num_drafts] F32 on the device; absent unless measured, and
+  /// where the device cannot.
   [[nodiscard]] virtual Tensor log_probabilities() const = 0;
 
   /// After the target accepted `num_accepted` of the last propose's drafts: drops the rows that no committed token backs.

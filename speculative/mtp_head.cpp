@@ -3,22 +3,35 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "layers/weight_operators.h"
 
 namespace foretoken {
 namespace {
 
 size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+/// The sizes of the layer, once the device is known to run the head.
+LayerDims supported_dims(const GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights,
+                         const LinearWeight& lm_head, int64_t max_rows) {
+  const LayerDims dims = layer_dims(config);
+  ops::require_any<Embedding, RopeTable>(backend, "mtp head");
+  require_linear(backend, "mtp head", "fc", weights.fc, {1, max_rows});
+  require_layer(backend, "mtp head", dims, weights.layer, {1, max_rows});
+  require_lm_head(backend, "mtp head", lm_head, {1});
+  return dims;
+}
+
 }  // namespace
 
 MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
                  const LinearWeight& lm_head, const MtpHeadOptions& options)
-    : dims_(layer_dims(config)),
+    : dims_(supported_dims(backend, config, weights, lm_head, options.max_rows)),
       rope_theta_(config.rope_theta),
       options_(options),
       weights_(weights),
       embed_tokens_(embed_tokens),
       lm_head_(lm_head),
+      fused_draft_(fused_lm_head(backend.ops(), lm_head, {1})),
       scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype),
       layer_(dims_, weights.layer, scratch_) {
   if (!layer_.is_full_attention()) throw Error(ErrorCode::kInternalError, "the layer of an MTP head must be full attention");
@@ -47,13 +60,15 @@ void MtpHead::allocate(GpuBackend& backend) {
   cos_sin_ = activations_.tensor(DType::kF32, {rows, dims_.rotary_dim}, cos_sin);
 
   const OpTable& table = backend.ops();
-  const size_t prefill =
-      aligned(std::max(prefill_workspace_bytes(table, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, rows)));
-  const size_t head = lm_head_workspace_bytes(table, lm_head_, 1);
+  const size_t prefill = aligned(
+      std::max(prefill_workspace_bytes(table, dims_, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, rows)));
+  const size_t logits = dtype_bytes(DType::kF32, static_cast<size_t>(lm_head_.out_features()));
+  const size_t head = fused_draft_ ? lm_head_workspace_bytes(table, lm_head_, 1) : logits;
   if (prefill + head == 0) return;
   workspaces_ = backend.allocate(prefill + head);
   if (prefill > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill)});
-  if (head > 0) head_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(head)}, prefill);
+  if (!fused_draft_) logits_ = workspaces_.tensor(DType::kF32, {1, lm_head_.out_features()}, prefill);
+  if (fused_draft_ && head > 0) head_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(head)}, prefill);
 }
 
 LayerStep MtpHead::layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const {
@@ -86,6 +101,19 @@ void MtpHead::write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvVie
   layer_.write_cache(cmd, residual, layer_step(pass, 0, residual.dim(0)), kv);
 }
 
+void MtpHead::pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_id, const Tensor& logprob) const {
+  if (fused_draft_) {
+    ops::dispatch(
+        cmd, LinearArgmax{.x = hidden, .w = lm_head_, .token_ids = token_id, .logprobs = logprob, .workspace = head_workspace_});
+    return;
+  }
+  if (logprob) {
+    throw Error(ErrorCode::kUnsupported, "log-probabilities of drafts need a fused LM head: " + fused_draft_.reason());
+  }
+  ops::linear(cmd, hidden, lm_head_, logits_);
+  ops::argmax(cmd, logits_, token_id);
+}
+
 Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id,
                       const Tensor& logprob) const {
   const Tensor rows = combine(cmd, pass);
@@ -96,8 +124,7 @@ Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& 
   const Tensor hidden = hidden_.rows(0, 1);
   layer_.forward(cmd, residual, PendingFfn::kNo, layer_step(pass, last, 1), kv, {});
   ops::add_rms_norm(cmd, scratch_.ffn.rows(0, 1), residual, weights_.norm, hidden, dims_.rms_norm_eps);
-  ops::dispatch(
-      cmd, LinearArgmax{.x = hidden, .w = lm_head_, .token_ids = token_id, .logprobs = logprob, .workspace = head_workspace_});
+  pick(cmd, hidden, token_id, logprob);
   return options_.chain == ChainKind::kPostNorm ? hidden : residual;
 }
 

@@ -29,17 +29,22 @@ struct MtpPass {
 /// Weights are views that must outlive it; owns its activations, which are those of the last pass. Passes allocate nothing.
 class MtpHead {
  public:
-  /// `embed_tokens` and `lm_head` are the target's. Throws OutOfMemory; Unsupported when the backend lacks an operator.
+  /// `embed_tokens` and `lm_head` are the target's. Where the device has no fused LM head for this weight, drafts come from
+  /// logits: the same ids, without log-probabilities. Throws Unsupported when the backend lacks an operator, before anything is
+  /// allocated; OutOfMemory.
   MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
           const LinearWeight& lm_head, const MtpHeadOptions& options);
 
   [[nodiscard]] const MtpHeadOptions& options() const { return options_; }
 
+  /// Whether drafts come from a fused LM head; the device's reason otherwise.
+  [[nodiscard]] const Availability& fused_draft() const { return fused_draft_; }
+
   /// Writes the cache rows of all T rows. No attention: a row's K and V depend on its input pair only.
   void write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;
 
-  /// Writes the cache rows of all T rows and drafts from the last one: token_id [1] I32, logprob [1] F32 or absent. Returns the
-  /// chain input for the next pass, [1, hidden_size].
+  /// Writes the cache rows of all T rows and drafts from the last one: token_id [1] I32, logprob [1] F32 or absent, always
+  /// absent without fused_draft(). Returns the chain input for the next pass, [1, hidden_size].
   Tensor draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id, const Tensor& logprob) const;
 
   // Activations of the last pass, for tests: [max_rows, ...] each.
@@ -51,6 +56,8 @@ class MtpHead {
 
  private:
   void allocate(GpuBackend& backend);
+  /// hidden [1, hidden_size] -> token_id and logprob.
+  void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_id, const Tensor& logprob) const;
   /// r of all rows -> residual_; returns the rows.
   Tensor combine(CommandList& cmd, const MtpPass& pass) const;
   [[nodiscard]] LayerStep layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const;
@@ -61,6 +68,7 @@ class MtpHead {
   MtpWeights weights_;
   Tensor embed_tokens_;
   LinearWeight lm_head_;
+  Availability fused_draft_;
   LayerScratch scratch_;
   DecoderLayer layer_;
   Buffer activations_;
@@ -71,7 +79,8 @@ class MtpHead {
   Tensor hidden_;            // [max_rows, hidden_size]
   Tensor cos_sin_;           // [max_rows, rotary_dim]
   Tensor linear_workspace_;  // bytes
-  Tensor head_workspace_;    // bytes
+  Tensor head_workspace_;    // bytes, of the fused LM head
+  Tensor logits_;            // [1, vocab_size], without a fused LM head
 };
 
 }  // namespace foretoken

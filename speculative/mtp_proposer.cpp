@@ -177,7 +177,7 @@ void MtpProposer::record_passes(CommandList& cmd, const DraftRequest& request) c
     MtpPass pass = i == 0 ? pass_view(0, rows, 0) : pass_view(rows + i - 1, 1, i);
     pass.next_token_ids = i == 0 ? request.next_token_ids : block_token_ids_.rows(i, 1);
     pass.hidden = i == 0 ? request.hidden : chain;
-    const Tensor logprob = options_.measure_log_probabilities ? logprobs_.rows(i, 1) : Tensor();
+    const Tensor logprob = log_probabilities() ? logprobs_.rows(i, 1) : Tensor();
     chain = head_.draft(cmd, pass, kv, block_token_ids_.rows(i + 1, 1), logprob);
   }
 }
@@ -201,7 +201,9 @@ void MtpProposer::prepare(const Tensor& next_token_ids, const Tensor& hidden, in
   }
 }
 
-Tensor MtpProposer::log_probabilities() const { return options_.measure_log_probabilities ? logprobs_ : Tensor(); }
+Tensor MtpProposer::log_probabilities() const {
+  return options_.measure_log_probabilities && head_.fused_draft() ? logprobs_ : Tensor();
+}
 
 void MtpProposer::after_verify(int64_t num_accepted, ProposerState& state) {
   State& own = typed(state);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/fault.h"
+#include "layers/weight_operators.h"
 
 namespace foretoken {
 namespace {
@@ -33,6 +34,18 @@ RecurrentStateConfig state_config(const ModelConfig& config, const TargetRunnerO
           .num_value_heads = config.linear_num_value_heads,
           .key_head_dim = config.linear_key_head_dim,
           .value_head_dim = config.linear_value_head_dim};
+}
+
+/// The options, once the device is known to have the operators of the steps round the model.
+const TargetRunnerOptions& supported_options(const GpuBackend& backend, const LinearWeight& lm_head,
+                                             const TargetRunnerOptions& options) {
+  ops::require_any<AcceptGreedy>(backend, "target steps");
+  if (options.override_drafts) ops::require_any<OverrideTokens>(backend, "target steps");
+  if (options.keep_logits) {
+    ops::require_any<Argmax>(backend, "target steps");
+    require_linear(backend, "target steps", "lm_head", lm_head, {1, TargetRunner::kMaxVerifyRows});
+  }
+  return options;
 }
 
 TargetCaches cache_views(const ModelConfig& config, const PagedKvCache& kv, const RecurrentStateStore& states) {
@@ -67,7 +80,7 @@ TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfi
                            const TargetRunnerOptions& options)
     : backend_(backend),
       stream_(stream),
-      options_(options),
+      options_(supported_options(backend, weights.lm_head, options)),
       model_(backend, config, weights,
              {.max_rows = std::max(options.prefill_chunk, kMaxVerifyRows),
               .max_seq_len = options.max_seq_len,
@@ -98,7 +111,7 @@ void TargetRunner::allocate_outputs(GpuBackend& backend) {
   outputs_ = backend.allocate(dtype_bytes(DType::kI32, kMaxVerifyRows + 2));
   picks_ = outputs_.tensor(DType::kI32, {kMaxVerifyRows});
   num_accepted_ = outputs_.tensor(DType::kI32, {1}, dtype_bytes(DType::kI32, kMaxVerifyRows));
-  if (!options_.keep_logits) return;
+  if (!writes_logits()) return;
   const Shape shape{kMaxVerifyRows, model_.config().vocab_size};
   logits_memory_ = backend.allocate(dtype_bytes(DType::kF32, static_cast<size_t>(shape.num_elements())));
   logits_ = logits_memory_.tensor(DType::kF32, shape);
@@ -159,7 +172,7 @@ void TargetRunner::upload_metadata(const TargetSequence& sequence, int64_t rows)
 void TargetRunner::pick(CommandList& cmd, int64_t first_row, int64_t num_rows) const {
   const Tensor hidden = model_.hidden().rows(first_row, num_rows);
   const Tensor picks = picks_.rows(0, num_rows);
-  if (options_.keep_logits) {
+  if (writes_logits()) {
     model_.logits(cmd, hidden, logits_.rows(0, num_rows));
     ops::argmax(cmd, logits_.rows(0, num_rows), picks);
   } else {

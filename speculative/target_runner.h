@@ -57,8 +57,9 @@ class TargetRunner {
  public:
   static constexpr int64_t kMaxVerifyRows = 16;
 
-  /// Weights are views that must outlive it. Reserves all memory. Throws OutOfMemory; Unsupported when the backend lacks an
-  /// operator.
+  /// Weights are views that must outlive it. Reserves all memory. Where the device has no fused LM head for this weight (see
+  /// TargetModel::fused_pick), steps write logits and pick from those: the same ids. Throws Unsupported when the backend lacks an
+  /// operator, before anything is allocated; OutOfMemory.
   TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfig& config, const TargetWeights& weights,
                const TargetRunnerOptions& options);
 
@@ -92,7 +93,7 @@ class TargetRunner {
 
   /// Greedy pick after each row, [16] I32.
   [[nodiscard]] const Tensor& picks() const { return picks_; }
-  /// [16, vocab_size] F32; absent unless keep_logits.
+  /// [16, vocab_size] F32; absent unless keep_logits, or where picks need them.
   [[nodiscard]] const Tensor& logits() const { return logits_; }
   /// Forced drafts of the next verify step, host side, [15]; -1 keeps a draft. Used with override_drafts.
   [[nodiscard]] std::span<int32_t> forced_token_ids() { return metadata_.i32(forced_); }
@@ -103,6 +104,7 @@ class TargetRunner {
  private:
   void declare_metadata(GpuBackend& backend);
   void allocate_outputs(GpuBackend& backend);
+  [[nodiscard]] bool writes_logits() const { return options_.keep_logits || !model_.fused_pick(); }
   [[nodiscard]] StepView step_view(int64_t rows) const;
   void upload_metadata(const TargetSequence& sequence, int64_t rows);
   void pick(CommandList& cmd, int64_t first_row, int64_t num_rows) const;
