@@ -1,6 +1,7 @@
 // Views of what lives in the caches, for layers: who owns the memory is cache/.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
@@ -13,6 +14,16 @@ struct PagedKvView {
   Tensor v_cache;    // like k_cache
   Tensor k_scale{};  // [1] F32 where the cache is E4M3: key = code * k_scale; absent otherwise
   Tensor v_scale{};  // [1] F32, likewise
+};
+
+/// Throws InvalidArgument that begins with `op` unless both caches have one dtype and both scales are there exactly when it is
+/// E4M3. What is stored then is E4M3(value / scale), saturating; what is read is code * scale in float32.
+void check_kv_scales(std::string_view op, const PagedKvView& kv);
+
+/// What one code of an E4M3 cache counts in one layer.
+struct KvScales {
+  float k = 1.0F;
+  float v = 1.0F;
 };
 
 /// The recurrent state of one gated delta net layer, one slot per sequence, with the rows that a verify step recorded.

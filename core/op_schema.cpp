@@ -104,15 +104,15 @@ OpSchema&& OpSchema::strided() && {
   return std::move(*this);
 }
 
-OpSchema&& OpSchema::tolerance(DType dtype, double relative) && {
-  tolerances_.emplace_back(dtype, Tolerance{.relative = relative, .nmse = relative * relative});
+OpSchema&& OpSchema::tolerance(DType dtype, double relative, std::optional<double> nmse) && {
+  tolerances_.emplace_back(dtype, Tolerance{.relative = relative, .nmse = nmse.value_or(relative * relative)});
   return std::move(*this);
 }
 
 Tolerance OpSchema::tolerance_for(DType dtype) const {
-  if (dtype != DType::kF32 && dtype != DType::kBF16) return {};
   const auto found = std::ranges::find(tolerances_, dtype, [](const auto& entry) { return entry.first; });
   if (found == tolerances_.end()) {
+    if (dtype != DType::kF32 && dtype != DType::kBF16) return {};
     throw Error(ErrorCode::kInternalError, name_ + ": no tolerance declared for " + std::string(to_string(dtype)));
   }
   return found->second;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,8 +52,9 @@ class OpSchema {
   /// Marks the operand added last.
   OpSchema&& optional() &&;
   OpSchema&& strided() &&;
-  /// Bounds for outputs of `dtype`; the mean squared bound defaults to the square of the relative one. Integer outputs are exact.
-  OpSchema&& tolerance(DType dtype, double relative) &&;
+  /// Bounds for outputs of `dtype`; the mean squared bound defaults to the square of the relative one. Integer outputs are exact,
+  /// and FP8 and FP4 codes without a bound too.
+  OpSchema&& tolerance(DType dtype, double relative, std::optional<double> nmse = std::nullopt) &&;
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::span<const OperandSpec> operands() const { return operands_; }

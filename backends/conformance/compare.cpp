@@ -143,11 +143,11 @@ Comparison compare_operand(const ComparedOp& op, const std::string& name, const 
   Comparison result;
   result.failure = find_touched_row(tensor, initial, expected, actual);
   if (!result.failure.empty()) return result;
-  if (tensor.dtype() != DType::kF32 && tensor.dtype() != DType::kBF16) {
+  Tolerance tolerance = op.schema.tolerance_for(tensor.dtype());
+  if (tensor.dtype() != DType::kF32 && tensor.dtype() != DType::kBF16 && tolerance.relative == 0.0) {
     result.failure = compare_integers(op, name, tensor, expected, actual);
     return result;
   }
-  Tolerance tolerance = op.schema.tolerance_for(tensor.dtype());
   if (op.tolerance_override > 0.0) {
     tolerance = {.relative = op.tolerance_override, .nmse = op.tolerance_override * op.tolerance_override};
   }

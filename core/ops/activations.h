@@ -9,7 +9,7 @@ namespace foretoken {
 
 /// Activations: float32 on the CPU, BF16 on GPUs.
 inline const std::vector<DType> kActivationDtypes = {DType::kF32, DType::kBF16};
-inline const std::vector<DType> kCacheDtypes = {DType::kF32, DType::kBF16};
+inline const std::vector<DType> kCacheDtypes = {DType::kF32, DType::kBF16, DType::kE4M3};
 inline const std::vector<DType> kLinearWeightDtypes = {DType::kF32, DType::kBF16, DType::kE4M3, DType::kE2M1};
 inline const std::vector<DType> kScaleDtypes = {DType::kF32, DType::kBF16, DType::kE4M3};
 inline const std::vector<DType> kF32Only = {DType::kF32};

@@ -3,10 +3,12 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/kv_view.h"
 #include "core/ops/activations.h"
 
 namespace foretoken {
 void GatedAttention::validate() const {
+  check_kv_scales("gated_attention", {.k_cache = k_cache, .v_cache = v_cache, .k_scale = k_scale, .v_scale = v_scale});
   if (q.dim(1) % k_cache.dim(2) != 0) {
     throw Error(ErrorCode::kInvalidArgument, {.what = "gated_attention: query heads",
                                               .expected = "a multiple of the " + std::to_string(k_cache.dim(2)) + " key heads",
@@ -28,6 +30,10 @@ const OpSchema& GatedAttention::schema() {
                                      .strided()
                                      .in("k_cache", {"num_blocks", "block_size", "Hkv", "D"}, kCacheDtypes)
                                      .in("v_cache", {"num_blocks", "block_size", "Hkv", "D"}, kCacheDtypes)
+                                     .in("k_scale", {"1"}, kF32Only)
+                                     .optional()
+                                     .in("v_scale", {"1"}, kF32Only)
+                                     .optional()
                                      .in("block_table", {"B", "max_blocks"}, kI32Only)
                                      .strided()
                                      .in("seq_lens", {"B"}, kI32Only)

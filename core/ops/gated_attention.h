@@ -18,8 +18,10 @@ struct OpCase;
 struct GatedAttention {
   Tensor q;                // [T, Hq, D], normed and rotated
   Tensor q_gate;           // [T, Hq, 2*D]: the gate is the second half of each head
-  Tensor k_cache;          // [num_blocks, block_size, Hkv, D] F32 or BF16
+  Tensor k_cache;          // [num_blocks, block_size, Hkv, D] F32, BF16 or E4M3
   Tensor v_cache;          // like k_cache
+  Tensor k_scale{};        // [1] F32 where the cache is E4M3, see check_kv_scales; absent otherwise
+  Tensor v_scale{};        // like k_scale
   Tensor block_table;      // [B, max_blocks] I32
   Tensor seq_lens;         // [B] I32: positions in the cache, these rows included
   Tensor query_start_loc;  // [B+1] I32
@@ -28,8 +30,8 @@ struct GatedAttention {
   float scale = 1.0F;
   int64_t max_seq_len = 0;  // bound of seq_lens in this shape bucket; sizes the launch
 
-  [[nodiscard]] std::array<const Tensor*, 9> operands() const {
-    return {&q, &q_gate, &k_cache, &v_cache, &block_table, &seq_lens, &query_start_loc, &out, &workspace};
+  [[nodiscard]] std::array<const Tensor*, 11> operands() const {
+    return {&q, &q_gate, &k_cache, &v_cache, &k_scale, &v_scale, &block_table, &seq_lens, &query_start_loc, &out, &workspace};
   }
   void validate() const;
   static const OpSchema& schema();

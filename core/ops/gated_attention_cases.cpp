@@ -71,16 +71,24 @@ Tensor heads(OperandMaker& maker, const AttentionShape& shape, int64_t width, co
   return fill ? maker.input(shape.dtype, extents, fill) : maker.output(shape.dtype, extents);
 }
 
+/// One side of the cache, and the scale of its codes where it has codes.
+void make_cache(OperandMaker& maker, const AttentionShape& shape, const Batch& batch, double code_scale, Tensor& cache,
+                Tensor& scale) {
+  const Shape extents{blocks_of(shape), shape.block_size, shape.num_kv_heads, shape.head_dim};
+  const bool coded = shape.cache_dtype == DType::kE4M3;
+  cache = maker.input(shape.cache_dtype, extents, cache_fill(shape, batch, coded ? 1.0 / code_scale : 1.0));
+  if (coded) scale = maker.input(DType::kF32, {1}, fill::constant(code_scale));
+}
+
 GatedAttention make(OperandMaker& maker, const AttentionShape& shape) {
   const Batch batch = draw_batch(shape, maker.seed());
-  const Shape cache{blocks_of(shape), shape.block_size, shape.num_kv_heads, shape.head_dim};
   const Shape table{shape.num_sequences, blocks_per_sequence(shape) + 2};
   const Fill table_fill = case_parts::listed_rows(batch.block_table);
   GatedAttention op;
   op.q = heads(maker, shape, shape.head_dim, fill::normal(shape.query_sigma));
   op.q_gate = heads(maker, shape, 2 * shape.head_dim, fill::normal(2.0));
-  op.k_cache = maker.input(shape.cache_dtype, cache, cache_fill(shape, batch, 1.0));
-  op.v_cache = maker.input(shape.cache_dtype, cache, cache_fill(shape, batch, 1.0));
+  make_cache(maker, shape, batch, 0.021, op.k_cache, op.k_scale);
+  make_cache(maker, shape, batch, 0.15, op.v_cache, op.v_scale);
   op.block_table =
       shape.strided ? maker.strided(DType::kI32, table, table[1] + 3, table_fill) : maker.input(DType::kI32, table, table_fill);
   op.seq_lens = maker.input(DType::kI32, {shape.num_sequences}, case_parts::listed(batch.seq_lens));
@@ -96,6 +104,7 @@ GatedAttention make(OperandMaker& maker, const AttentionShape& shape) {
 std::vector<OpCase<GatedAttention>> GatedAttention::cases() {
   using namespace case_parts;
   constexpr DType kF32Cache = DType::kF32;
+  constexpr DType kFp8Cache = DType::kE4M3;
   static constexpr AttentionShape kShapes[] = {
       {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 1},
       {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 16, .full_length = true},
@@ -129,6 +138,22 @@ std::vector<OpCase<GatedAttention>> GatedAttention::cases() {
        .cache_dtype = kF32Cache},
       {.num_sequences = 1, .num_rows = 3, .max_rows = 3, .max_seq_len = 200, .query_sigma = 6.0},
       {.num_sequences = 3, .num_rows = 12, .max_rows = 5, .max_seq_len = 90, .dtype = DType::kBF16},
+      {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 1, .cache_dtype = kFp8Cache},
+      {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 700, .cache_dtype = kFp8Cache, .full_length = true},
+      {.num_sequences = 1, .num_rows = 4, .max_rows = 4, .max_seq_len = 300, .cache_dtype = kFp8Cache},
+      {.num_sequences = 1, .num_rows = 37, .max_rows = 37, .max_seq_len = 37, .cache_dtype = kFp8Cache},
+      {.num_sequences = 3, .num_rows = 12, .max_rows = 5, .max_seq_len = 90, .cache_dtype = kFp8Cache, .strided = true},
+      {.num_sequences = 2,
+       .num_rows = 5,
+       .max_rows = 3,
+       .max_seq_len = 23,
+       .num_heads = 6,
+       .num_kv_heads = 2,
+       .head_dim = 33,
+       .block_size = 5,
+       .cache_dtype = kFp8Cache},
+      {.num_sequences = 1, .num_rows = 3, .max_rows = 3, .max_seq_len = 200, .cache_dtype = kFp8Cache, .query_sigma = 6.0},
+      {.num_sequences = 3, .num_rows = 12, .max_rows = 5, .max_seq_len = 90, .cache_dtype = kFp8Cache, .dtype = DType::kBF16},
   };
   std::vector<OpCase<GatedAttention>> list;
   for (const AttentionShape& shape : kShapes) {

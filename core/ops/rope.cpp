@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/kv_view.h"
 #include "core/ops/activations.h"
 
 namespace foretoken {
@@ -22,6 +23,7 @@ void Rope::validate() const { check_rotary("rope", cos_sin.dim(1), x.dim(2)); }
 
 void QkNormRopeCache::validate() const {
   check_rotary("qk_norm_rope_cache", cos_sin.dim(1), k.dim(2));
+  check_kv_scales("qk_norm_rope_cache", {.k_cache = k_cache, .v_cache = v_cache, .k_scale = k_scale, .v_scale = v_scale});
   if (q_gate.is_absent() != q.is_absent() || (q && q_norm.is_absent())) {
     throw Error(ErrorCode::kInvalidArgument, "qk_norm_rope_cache: q_gate, q_norm and q go together");
   }
@@ -64,8 +66,13 @@ const OpSchema& QkNormRopeCache::schema() {
                                      .optional()
                                      .in_out("k_cache", {"num_blocks", "block_size", "Hkv", "D"}, kCacheDtypes)
                                      .in_out("v_cache", {"num_blocks", "block_size", "Hkv", "D"}, kCacheDtypes)
+                                     .in("k_scale", {"1"}, kF32Only)
+                                     .optional()
+                                     .in("v_scale", {"1"}, kF32Only)
+                                     .optional()
                                      .tolerance(DType::kF32, 1e-5)
-                                     .tolerance(DType::kBF16, 1e-2);
+                                     .tolerance(DType::kBF16, 1e-2)
+                                     .tolerance(DType::kE4M3, 0.125, 2e-4);  // a few keys on the other side of a tie
   return schema;
 }
 

@@ -46,12 +46,14 @@ struct QkNormRopeCache {
   Tensor cos_sin;       // [T, R] F32
   Tensor slot_mapping;  // [T] I64: block * block_size + offset, or -1
   Tensor q;             // [T, Hq, D] out
-  Tensor k_cache;       // [num_blocks, block_size, Hkv, D] F32 or BF16, updated
+  Tensor k_cache;       // [num_blocks, block_size, Hkv, D] F32, BF16 or E4M3, updated
   Tensor v_cache;       // like k_cache
+  Tensor k_scale{};     // [1] F32 where the cache is E4M3, see check_kv_scales; absent otherwise
+  Tensor v_scale{};     // like k_scale
   float eps = 1e-6F;
 
-  [[nodiscard]] std::array<const Tensor*, 10> operands() const {
-    return {&q_gate, &k, &v, &q_norm, &k_norm, &cos_sin, &slot_mapping, &q, &k_cache, &v_cache};
+  [[nodiscard]] std::array<const Tensor*, 12> operands() const {
+    return {&q_gate, &k, &v, &q_norm, &k_norm, &cos_sin, &slot_mapping, &q, &k_cache, &v_cache, &k_scale, &v_scale};
   }
   void validate() const;
   static const OpSchema& schema();

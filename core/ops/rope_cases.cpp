@@ -16,6 +16,7 @@ struct HeadShape {
   bool strided = false;
   DType dtype = DType::kF32;
   int64_t block_size = 16;
+  double v_scale = 0.021;  // of an E4M3 cache
 };
 
 Tensor heads(OperandMaker& maker, const HeadShape& shape, int64_t num_heads, int64_t width, const Fill& fill,
@@ -59,6 +60,10 @@ QkNormRopeCache make_cache_write(OperandMaker& maker, const HeadShape& shape) {
   op.slot_mapping = maker.input(DType::kI64, {shape.num_tokens}, case_parts::listed(slots_of(maker, shape, num_blocks)));
   op.k_cache = maker.in_out(shape.cache_dtype, cache, fill::normal(1.0));
   op.v_cache = maker.in_out(shape.cache_dtype, cache, fill::normal(1.0));
+  if (shape.cache_dtype == DType::kE4M3) {
+    op.k_scale = maker.input(DType::kF32, {1}, fill::constant(0.37));
+    op.v_scale = maker.input(DType::kF32, {1}, fill::constant(shape.v_scale));
+  }
   return op;
 }
 
@@ -119,14 +124,20 @@ std::vector<OpCase<QkNormRopeCache>> QkNormRopeCache::cases() {
       {.num_tokens = 5, .num_heads = 8, .num_kv_heads = 2, .head_dim = 256, .rotary_dim = 64, .dtype = DType::kBF16},
   };
   std::vector<OpCase<QkNormRopeCache>> list;
-  for (HeadShape shape : kShapes) {
-    for (const DType cache_dtype : {DType::kBF16, DType::kF32}) {
-      shape.cache_dtype = cache_dtype;
-      list.push_back({.name = name_of(shape) + "_cache-" + std::string(to_string(cache_dtype)) +
-                              (shape.with_query ? "" : "_cache-only") + case_parts::activation_suffix(shape.dtype),
-                      .make = [shape](OperandMaker& maker) { return make_cache_write(maker, shape); }});
-    }
+  const auto add = [&list](HeadShape shape, DType cache_dtype, const std::string& suffix) {
+    shape.cache_dtype = cache_dtype;
+    list.push_back({.name = name_of(shape) + "_cache-" + std::string(to_string(cache_dtype)) +
+                            (shape.with_query ? "" : "_cache-only") + suffix + case_parts::activation_suffix(shape.dtype),
+                    .make = [shape](OperandMaker& maker) { return make_cache_write(maker, shape); }});
+  };
+  for (const HeadShape& shape : kShapes) {
+    for (const DType cache_dtype : {DType::kBF16, DType::kF32, DType::kE4M3}) add(shape, cache_dtype, "");
   }
+  HeadShape extreme = kShapes[2];
+  extreme.v_scale = 0.002;
+  add(extreme, DType::kE4M3, "_saturating");
+  extreme.v_scale = 100.0;
+  add(extreme, DType::kE4M3, "_subnormal");
   return list;
 }
 

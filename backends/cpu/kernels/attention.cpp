@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backends/cpu/kernels/attention_simd.h"
+#include "backends/cpu/kernels/e4m3_simd.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/simd.h"
 
@@ -72,17 +73,29 @@ struct Scratch {
   alignas(64) float zeros[kMaxAttentionHeadDim];
 };
 
-/// `n` floats of a cache from element `offset`, followed by zeros up to a whole vector.
-FORETOKEN_SIMD_INLINE void read_cache(const void* cache, bool is_bf16, size_t offset, size_t n, float* out) {
+/// `n` floats of a cache from element `offset`, followed by zeros up to a whole vector; `scale` is that of E4M3 codes.
+FORETOKEN_SIMD_INLINE void read_cache(const void* cache, CacheDType dtype, const float* scale, size_t offset, size_t n,
+                                      float* out) {
+  const F32x16 code_scale = F32x16::broadcast(dtype == CacheDType::kE4M3 ? *scale * kE4M3Factor : 1.0F);
   for (size_t i = 0; i < n; i += kLanes) {
     const size_t count = smaller(n - i, kLanes);
     F32x16 lanes;
-    if (is_bf16) {
-      const uint16_t* source = static_cast<const uint16_t*>(cache) + offset + i;
-      lanes = count == kLanes ? F32x16::load(source) : load_partial_bf16(source, count);
-    } else {
-      const float* source = static_cast<const float*>(cache) + offset + i;
-      lanes = count == kLanes ? F32x16::load(source) : F32x16::load_partial(source, count);
+    switch (dtype) {
+      case CacheDType::kF32: {
+        const float* source = static_cast<const float*>(cache) + offset + i;
+        lanes = count == kLanes ? F32x16::load(source) : F32x16::load_partial(source, count);
+        break;
+      }
+      case CacheDType::kBF16: {
+        const uint16_t* source = static_cast<const uint16_t*>(cache) + offset + i;
+        lanes = count == kLanes ? F32x16::load(source) : load_partial_bf16(source, count);
+        break;
+      }
+      case CacheDType::kE4M3: {
+        const uint8_t* source = static_cast<const uint8_t*>(cache) + offset + i;
+        lanes = (count == kLanes ? load_e4m3(source) : load_partial_e4m3(source, count)) * code_scale;
+        break;
+      }
     }
     lanes.store(out + i);
   }
@@ -91,7 +104,7 @@ FORETOKEN_SIMD_INLINE void read_cache(const void* cache, bool is_bf16, size_t of
 /// Finds positions [position, position + count) of sequence b. Positions from `count` on are never looked up.
 FORETOKEN_SIMD_INLINE void gather_keys(const GatedAttentionParams& p, size_t b, size_t key_head, size_t position, size_t count,
                                        Scratch& scratch, KeyBlock& block) {
-  const bool direct = !p.cache_is_bf16 && p.head_dim % kLanes == 0;
+  const bool direct = p.cache_dtype == CacheDType::kF32 && p.head_dim % kLanes == 0;
   const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
   const int32_t* table = p.block_table + b * p.block_table_stride;
   for (size_t j = 0; j < kKeys; ++j) {
@@ -106,8 +119,8 @@ FORETOKEN_SIMD_INLINE void gather_keys(const GatedAttentionParams& p, size_t b, 
       block.values[j] = static_cast<const float*>(p.v_cache) + offset;
       continue;
     }
-    read_cache(p.k_cache, p.cache_is_bf16, offset, p.head_dim, scratch.keys + j * padded);
-    read_cache(p.v_cache, p.cache_is_bf16, offset, p.head_dim, scratch.values + j * padded);
+    read_cache(p.k_cache, p.cache_dtype, p.k_scale, offset, p.head_dim, scratch.keys + j * padded);
+    read_cache(p.v_cache, p.cache_dtype, p.v_scale, offset, p.head_dim, scratch.values + j * padded);
     block.keys[j] = scratch.keys + j * padded;
     block.values[j] = scratch.values + j * padded;
   }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/kernels/cache_dtype.h"
+
 namespace foretoken::cpu {
 
 /// Positions of one split of the context, and keys that the online softmax takes at a time. A split begins at a fixed position,
@@ -22,8 +24,10 @@ inline constexpr size_t kMaxAttentionHeadDim = 512;
 struct GatedAttentionParams {
   const float* q;                  // [T, Hq, D]
   const float* q_gate;             // [T, Hq, 2*D]
-  const void* k_cache;             // [num_blocks, block_size, Hkv, D] F32 or BF16
+  const void* k_cache;             // [num_blocks, block_size, Hkv, D] of cache_dtype
   const void* v_cache;             // like k_cache
+  const float* k_scale;            // [1] where the cache is E4M3, else null
+  const float* v_scale;            // like k_scale
   const int32_t* block_table;      // [B, max_blocks]
   const int32_t* seq_lens;         // [B]
   const int32_t* query_start_loc;  // [B+1]
@@ -43,7 +47,7 @@ struct GatedAttentionParams {
   size_t num_splits;   // partials kept per row and head: all of them, or 1 where an item merges its own
   size_t num_workers;  // gated_attention_split: items that share the splits of one sequence and key head
   float scale;
-  bool cache_is_bf16;
+  CacheDType cache_dtype;
 };
 
 }  // namespace foretoken::cpu

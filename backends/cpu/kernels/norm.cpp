@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "backends/cpu/kernels/e4m3_simd.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/simd.h"
 
@@ -144,18 +145,31 @@ void rope(const RopeParams& p, uint32_t begin, uint32_t end) {
   }
 }
 
-/// Writes one head to element `offset` of a cache.
-FORETOKEN_SIMD_INLINE void write_cache(const float* head, void* cache, bool is_bf16, size_t offset, size_t n) {
-  if (!is_bf16) {
-    std::memcpy(static_cast<float*>(cache) + offset, head, n * sizeof(float));
-    return;
+/// Writes one head to element `offset` of a cache; `scale` is that of E4M3 codes.
+FORETOKEN_SIMD_INLINE void write_cache(const float* head, void* cache, CacheDType dtype, const float* scale, size_t offset,
+                                       size_t n) {
+  switch (dtype) {
+    case CacheDType::kF32: std::memcpy(static_cast<float*>(cache) + offset, head, n * sizeof(float)); return;
+    case CacheDType::kBF16: {
+      uint16_t* out = static_cast<uint16_t*>(cache) + offset;
+      for_each_vector(n, [&](size_t i, size_t count) {
+        uint16_t lanes[kLanes];
+        store_bf16(load_lanes(head + i, count), lanes);
+        std::memcpy(out + i, lanes, count * sizeof(uint16_t));
+      });
+      return;
+    }
+    case CacheDType::kE4M3: {
+      uint8_t* out = static_cast<uint8_t*>(cache) + offset;
+      const F32x16 scales = F32x16::broadcast(*scale);
+      for_each_vector(n, [&](size_t i, size_t count) {
+        uint8_t lanes[kLanes];
+        store_e4m3(load_lanes(head + i, count) / scales, lanes);
+        std::memcpy(out + i, lanes, count);
+      });
+      return;
+    }
   }
-  uint16_t* out = static_cast<uint16_t*>(cache) + offset;
-  for_each_vector(n, [&](size_t i, size_t count) {
-    uint16_t lanes[kLanes];
-    store_bf16(load_lanes(head + i, count), lanes);
-    std::memcpy(out + i, lanes, count * sizeof(uint16_t));
-  });
 }
 
 void qk_norm_rope_cache(const QkNormRopeCacheParams& p, uint32_t begin, uint32_t end) {
@@ -177,8 +191,8 @@ void qk_norm_rope_cache(const QkNormRopeCacheParams& p, uint32_t begin, uint32_t
     float k[kMaxHeadDim];
     normalise(p.k + row * p.k_stride + key_head * p.head_dim, p.k_norm, p.eps, k, p.head_dim);
     rotate(k, cos_sin, p.rotary_dim);
-    write_cache(k, p.k_cache, p.cache_is_bf16, offset, p.head_dim);
-    write_cache(p.v + row * p.v_stride + key_head * p.head_dim, p.v_cache, p.cache_is_bf16, offset, p.head_dim);
+    write_cache(k, p.k_cache, p.cache_dtype, p.k_scale, offset, p.head_dim);
+    write_cache(p.v + row * p.v_stride + key_head * p.head_dim, p.v_cache, p.cache_dtype, p.v_scale, offset, p.head_dim);
   }
 }
 

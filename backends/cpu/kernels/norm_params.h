@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/kernels/cache_dtype.h"
+
 namespace foretoken::cpu {
 
 /// Largest head that the kernels with a scratch head take.
@@ -75,8 +77,10 @@ struct QkNormRopeCacheParams {
   const float* cos_sin;         // [T, R]
   const int64_t* slot_mapping;  // [T]
   float* q;                     // [T, Hq, D]
-  void* k_cache;                // [num_slots, Hkv, D] F32 or BF16
-  void* v_cache;
+  void* k_cache;                // [num_slots, Hkv, D] of cache_dtype
+  void* v_cache;                // like k_cache
+  const float* k_scale;         // [1] where the cache is E4M3, else null
+  const float* v_scale;         // like k_scale
   size_t q_gate_stride;
   size_t k_stride;
   size_t v_stride;
@@ -86,7 +90,7 @@ struct QkNormRopeCacheParams {
   size_t rotary_dim;
   size_t num_slots;
   float eps;
-  bool cache_is_bf16;
+  CacheDType cache_dtype;
 };
 
 }  // namespace foretoken::cpu

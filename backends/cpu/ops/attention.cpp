@@ -19,6 +19,14 @@ constexpr size_t kMaxSplitRows = 16;
 /// Items per sequence and key head that share its splits: enough for the threads of a large machine.
 constexpr size_t kMaxSplitWorkers = 32;
 
+CacheDType cache_dtype(const Tensor& cache) {
+  switch (cache.dtype()) {
+    case DType::kBF16: return CacheDType::kBF16;
+    case DType::kE4M3: return CacheDType::kE4M3;
+    default: return CacheDType::kF32;  // by the schema, nothing else
+  }
+}
+
 size_t max_splits(const GatedAttention& op) { return ceil_div(static_cast<size_t>(op.max_seq_len), kAttentionSplit); }
 
 bool splits_context(const GatedAttention& op) { return dimension(op.q, 0) <= kMaxSplitRows && max_splits(op) > 1; }
@@ -53,6 +61,8 @@ GatedAttentionParams attention_params(const GatedAttention& op) {
           .q_gate = pointer<const float>(op.q_gate),
           .k_cache = pointer<const void>(op.k_cache),
           .v_cache = pointer<const void>(op.v_cache),
+          .k_scale = pointer<const float>(op.k_scale),
+          .v_scale = pointer<const float>(op.v_scale),
           .block_table = pointer<const int32_t>(op.block_table),
           .seq_lens = pointer<const int32_t>(op.seq_lens),
           .query_start_loc = pointer<const int32_t>(op.query_start_loc),
@@ -72,7 +82,7 @@ GatedAttentionParams attention_params(const GatedAttention& op) {
           .num_splits = split ? max_splits(op) : 1,
           .num_workers = split ? std::min(max_splits(op), kMaxSplitWorkers) : 1,
           .scale = op.scale,
-          .cache_is_bf16 = op.k_cache.dtype() == DType::kBF16};
+          .cache_dtype = cache_dtype(op.k_cache)};
 }
 
 Availability head_dim_at_most(const Tensor& heads, size_t axis, size_t limit) {
@@ -81,13 +91,11 @@ Availability head_dim_at_most(const Tensor& heads, size_t axis, size_t limit) {
 }
 
 Availability accepts_attention(const GatedAttention& op) {
-  if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
   const Availability fits = head_dim_at_most(op.q, 2, kMaxAttentionHeadDim);
   return fits ? activations_are_f32({&op.q, &op.q_gate, &op.out}) : fits;
 }
 
 Availability accepts_qk_norm_rope_cache(const QkNormRopeCache& op) {
-  if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
   const Availability fits = head_dim_at_most(op.k, 2, kMaxHeadDim);
   return fits ? activations_are_f32({&op.q_gate, &op.k, &op.v, &op.q}) : fits;
 }
@@ -108,6 +116,8 @@ void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
                 .q = pointer<float>(op.q),
                 .k_cache = pointer<void>(op.k_cache),
                 .v_cache = pointer<void>(op.v_cache),
+                .k_scale = pointer<const float>(op.k_scale),
+                .v_scale = pointer<const float>(op.v_scale),
                 .q_gate_stride = op.q_gate ? stride(op.q_gate) : 0,
                 .k_stride = stride(op.k),
                 .v_stride = stride(op.v),
@@ -117,7 +127,7 @@ void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
                 .rotary_dim = dimension(op.cos_sin, 1),
                 .num_slots = dimension(op.k_cache, 0) * dimension(op.k_cache, 1),
                 .eps = op.eps,
-                .cache_is_bf16 = op.k_cache.dtype() == DType::kBF16},
+                .cache_dtype = cache_dtype(op.k_cache)},
                accesses_of(op));
       },
       accepts_qk_norm_rope_cache);

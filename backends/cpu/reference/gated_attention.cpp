@@ -17,6 +17,8 @@ void attend(const GatedAttention& op, int64_t b, int64_t t, int64_t h, int64_t l
   const HostTensor v_cache(op.v_cache);
   const HostTensor block_table(op.block_table);
   const HostTensor out(op.out);
+  const double k_scale = op.k_scale ? HostTensor(op.k_scale)(0) : 1.0;
+  const double v_scale = op.v_scale ? HostTensor(op.v_scale)(0) : 1.0;
   const int64_t head_dim = q.dim(2);
   const int64_t block_size = k_cache.dim(1);
   const int64_t kv_head = h / (q.dim(1) / k_cache.dim(2));
@@ -29,7 +31,7 @@ void attend(const GatedAttention& op, int64_t b, int64_t t, int64_t h, int64_t l
     double score = 0.0;
     for (int64_t d = 0; d < head_dim; ++d)
       score += query[static_cast<size_t>(d)] * k_cache(block, position % block_size, kv_head, d);
-    scores.push_back(score * static_cast<double>(op.scale));
+    scores.push_back(score * k_scale * static_cast<double>(op.scale));
   }
   const double largest = *std::ranges::max_element(scores);
   double sum = 0.0;
@@ -46,7 +48,7 @@ void attend(const GatedAttention& op, int64_t b, int64_t t, int64_t h, int64_t l
     }
   }
   for (int64_t d = 0; d < head_dim; ++d) {
-    out.set(mixed[static_cast<size_t>(d)] * sigmoid(gate(t, h, head_dim + d)), t, h, d);
+    out.set(mixed[static_cast<size_t>(d)] * v_scale * sigmoid(gate(t, h, head_dim + d)), t, h, d);
   }
 }
 

@@ -20,6 +20,9 @@ void rotate(std::vector<double>& head, const HostTensor& cos_sin, int64_t t) {
   }
 }
 
+/// What a code of a cache counts: 1 where the cache has no scale.
+double scale_of(const Tensor& scale) { return scale ? HostTensor(scale)(0) : 1.0; }
+
 /// The first `head_dim` elements of head `h` of row `t`, normed with a zero-centred weight and rotated.
 std::vector<double> normed_and_rotated(const HostTensor& x, int64_t t, int64_t h, const HostTensor& norm, double eps,
                                        const HostTensor& cos_sin) {
@@ -71,6 +74,8 @@ void reference(const QkNormRopeCache& op) {
   const HostTensor cos_sin(op.cos_sin);
   const HostTensor slot_mapping(op.slot_mapping);
   const int64_t block_size = k_cache.dim(1);
+  const double k_scale = scale_of(op.k_scale);
+  const double v_scale = scale_of(op.v_scale);
   for (int64_t t = 0; t < k.dim(0); ++t) {
     for (int64_t h = 0; q && h < q.dim(1); ++h) {
       const auto head = normed_and_rotated(HostTensor(op.q_gate), t, h, HostTensor(op.q_norm), op.eps, cos_sin);
@@ -81,8 +86,8 @@ void reference(const QkNormRopeCache& op) {
     for (int64_t h = 0; h < k.dim(1); ++h) {
       const auto head = normed_and_rotated(k, t, h, HostTensor(op.k_norm), op.eps, cos_sin);
       for (int64_t d = 0; d < k.dim(2); ++d) {
-        k_cache.set(head[static_cast<size_t>(d)], slot / block_size, slot % block_size, h, d);
-        v_cache.set(v(t, h, d), slot / block_size, slot % block_size, h, d);
+        k_cache.set(head[static_cast<size_t>(d)] / k_scale, slot / block_size, slot % block_size, h, d);
+        v_cache.set(v(t, h, d) / v_scale, slot / block_size, slot % block_size, h, d);
       }
     }
   }

@@ -110,32 +110,66 @@ TEST_F(SchemaTest, ChecksWeightFormats) {
   linear.x = f32({3, 256});
   linear.out = f32({3, 200});
   linear.w = {.weight = f32({200, 256}), .scale = {}, .global_scale = {}, .format = WeightFormat::kBF16};
-  EXPECT_EQ(message_of(linear), "linear: the weight says bf16 but is F32");
+  EXPECT_EQ(message_of(linear), "linear: weight: bf16 [200, 256] must hold BF16, it is F32 [200, 256]");
   linear.w.weight = tensor(DType::kE4M3, {200, 256});
   linear.w.format = WeightFormat::kFp8Block;
-  EXPECT_EQ(message_of(linear), "linear: the scale of a fp8-block weight [200, 256] must be [2, 2], it is absent");
+  EXPECT_EQ(message_of(linear), "linear: weight: fp8-block [200, 256] needs a scale [2, 2], it is absent");
   linear.w.scale = f32({2, 3});
-  EXPECT_EQ(message_of(linear), "linear: the scale of a fp8-block weight [200, 256] must be [2, 2], it is [2, 3]");
+  EXPECT_EQ(message_of(linear), "linear: weight: fp8-block [200, 256] needs a scale [2, 2], it is F32 [2, 3]");
   linear.w.scale = f32({2, 2});
   EXPECT_EQ(message_of(linear), "");
   linear.w.format = WeightFormat::kFp8Row;
-  EXPECT_EQ(message_of(linear), "linear: the scale of a fp8-row weight [200, 256] must be [200], it is [2, 2]");
+  EXPECT_EQ(message_of(linear), "linear: weight: fp8-row [200, 256] needs a scale [200], it is F32 [2, 2]");
   linear.w.scale = f32({1});
   EXPECT_EQ(message_of(linear), "") << "one scale for the whole tensor";
   linear.w.weight = tensor(DType::kE2M1, {200, 256});
   linear.w.format = WeightFormat::kNvfp4;
   linear.w.scale = tensor(DType::kE4M3, {200, 16});
-  EXPECT_EQ(message_of(linear), "linear: an nvfp4 weight needs a global scale");
+  EXPECT_EQ(message_of(linear),
+            "linear: weight: nvfp4 [200, 256] needs an F32 global scale for equal groups of rows, it is absent");
   linear.w.global_scale = f32({1});
   EXPECT_EQ(message_of(linear), "");
   linear.w = {.weight = f32({200, 256}), .scale = f32({200}), .global_scale = {}, .format = WeightFormat::kF32};
-  EXPECT_EQ(message_of(linear), "linear: a f32 weight takes no scales");
+  EXPECT_EQ(message_of(linear), "linear: weight: f32 [200, 256] takes no such scales");
 }
 
 TEST_F(SchemaTest, ChecksRotaryDimensions) {
   EXPECT_NE(message_of(Rope{.x = f32({3, 2, 16}), .cos_sin = f32({3, 18})}), "") << "more than the head has";
   EXPECT_NE(message_of(Rope{.x = f32({3, 2, 16}), .cos_sin = f32({3, 7})}), "") << "pairs need an even number";
   EXPECT_EQ(message_of(Rope{.x = f32({3, 2, 16}), .cos_sin = f32({3, 16})}), "");
+}
+
+TEST_F(SchemaTest, AnFp8CacheNeedsItsScalesAndNoOtherTakesThem) {
+  QkNormRopeCache write;
+  write.k = write.v = f32({3, 2, 16});
+  write.k_norm = f32({16});
+  write.cos_sin = f32({3, 8});
+  write.slot_mapping = tensor(DType::kI64, {3});
+  write.k_cache = write.v_cache = tensor(DType::kE4M3, {4, 16, 2, 16});
+  EXPECT_EQ(message_of(write), "qk_norm_rope_cache: k_scale is missing, a cache of F8_E4M3 needs it");
+  write.k_scale = f32({1});
+  EXPECT_EQ(message_of(write), "qk_norm_rope_cache: v_scale is missing, a cache of F8_E4M3 needs it");
+  write.v_scale = f32({2});
+  EXPECT_EQ(message_of(write), "qk_norm_rope_cache: v_scale has 2 in dimension 0, expected 1=1");
+  write.v_scale = f32({1});
+  EXPECT_EQ(message_of(write), "");
+  write.v_cache = f32({4, 16, 2, 16});
+  EXPECT_EQ(message_of(write), "qk_norm_rope_cache: k_cache is F8_E4M3, v_cache is F32, expected one dtype");
+  write.k_cache = write.v_cache;
+  EXPECT_EQ(message_of(write), "qk_norm_rope_cache: k_scale given, a cache of F32 takes none");
+
+  GatedAttention read;
+  read.q = read.out = f32({1, 2, 16});
+  read.q_gate = f32({1, 2, 32});
+  read.k_cache = read.v_cache = tensor(DType::kE4M3, {4, 16, 2, 16});
+  read.k_scale = f32({1});
+  read.block_table = i32({1, 4});
+  read.seq_lens = i32({1});
+  read.query_start_loc = i32({2});
+  read.max_seq_len = 64;
+  EXPECT_EQ(message_of(read), "gated_attention: v_scale is missing, a cache of F8_E4M3 needs it");
+  read.v_scale = f32({1});
+  EXPECT_EQ(message_of(read), "");
 }
 
 TEST_F(SchemaTest, OptionalOperandsGoTogether) {
@@ -173,6 +207,8 @@ TEST_F(SchemaTest, HasATolerancePerDtype) {
   EXPECT_EQ(RmsNorm::schema().tolerance_for(DType::kF32).relative, 1e-5);
   EXPECT_NEAR(RmsNorm::schema().tolerance_for(DType::kBF16).nmse, 1e-4, 1e-12);
   EXPECT_EQ(RmsNorm::schema().tolerance_for(DType::kI32).relative, 0.0) << "integers are exact";
+  EXPECT_EQ(QkNormRopeCache::schema().tolerance_for(DType::kE4M3).nmse, 2e-4) << "looser or tighter than the relative one";
+  EXPECT_EQ(GatedAttention::schema().tolerance_for(DType::kE4M3).relative, 0.0) << "writes none";
   EXPECT_THROW((void)Argmax::schema().tolerance_for(DType::kF32), Error) << "declares none";
 }
 

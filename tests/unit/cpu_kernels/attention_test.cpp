@@ -11,6 +11,7 @@ using AttentionTest = IsaTest;
 FORETOKEN_ISA_TESTS(AttentionTest);
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr uint8_t kNaNCode = 0xff;
 
 struct Geometry {
   int64_t query_heads = 4;
@@ -23,14 +24,16 @@ struct Geometry {
 /// One sequence of `context` positions whose blocks lie backwards in the cache; unused blocks hold NaN.
 class Context {
  public:
-  Context(const Geometry& geometry, int64_t context, bool bf16)
+  Context(const Geometry& geometry, int64_t context, DType dtype)
       : geometry_(geometry),
-        bf16_(bf16),
+        dtype_(dtype),
         num_blocks_((context + geometry.block_size - 1) / geometry.block_size + 2),
         k_(random_floats({num_blocks_, geometry.block_size, geometry.key_heads, geometry.head_dim}, 1)),
         v_(random_floats({num_blocks_, geometry.block_size, geometry.key_heads, geometry.head_dim}, 2)),
         k_half_(DType::kBF16, k_.tensor().shape()),
         v_half_(DType::kBF16, k_.tensor().shape()),
+        k_codes_(DType::kE4M3, k_.tensor().shape()),
+        v_codes_(DType::kE4M3, k_.tensor().shape()),
         table_(DType::kI32, {1, geometry.max_seq_len / geometry.block_size}) {
     table_.fill(-1);
     const size_t block_floats = k_.size() / static_cast<size_t>(num_blocks_);
@@ -43,6 +46,8 @@ class Context {
     for (size_t i = 0; i < k_.size(); ++i) {
       k_half_.data()[i] = float_to_bf16(k_.data()[i]);
       v_half_.data()[i] = float_to_bf16(v_.data()[i]);
+      k_codes_.data()[i] = float_to_e4m3(k_.data()[i] / k_scale_.data()[0]);
+      v_codes_.data()[i] = float_to_e4m3(v_.data()[i] / v_scale_.data()[0]);
     }
   }
 
@@ -56,6 +61,8 @@ class Context {
                             .q_gate = gate.tensor().rows(first, count),
                             .k_cache = k_cache(),
                             .v_cache = v_cache(),
+                            .k_scale = scale_of(k_scale_),
+                            .v_scale = scale_of(v_scale_),
                             .block_table = table_,
                             .seq_lens = ints({static_cast<int32_t>(seq_len)}),
                             .query_start_loc = ints({0, static_cast<int32_t>(count)}),
@@ -77,14 +84,14 @@ class Context {
     };
     std::vector<double> scores(length);
     for (size_t j = 0; j < length; ++j) {
-      for (size_t d = 0; d < dim; ++d) scores[j] += static_cast<double>(q[d]) * element(k_, k_half_, at(j) + d) * scale();
+      for (size_t d = 0; d < dim; ++d) scores[j] += static_cast<double>(q[d]) * key(at(j) + d) * scale();
     }
     const double largest = *std::max_element(scores.begin(), scores.end());
     for (double& score : scores) score = std::exp(score - largest);
     const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
     std::vector<double> out(dim);
     for (size_t d = 0; d < dim; ++d) {
-      for (size_t j = 0; j < length; ++j) out[d] += scores[j] / sum * element(v_, v_half_, at(j) + d);
+      for (size_t j = 0; j < length; ++j) out[d] += scores[j] / sum * value(at(j) + d);
       out[d] /= 1.0 + std::exp(-static_cast<double>(gate[dim + d]));
     }
     return out;
@@ -97,30 +104,42 @@ class Context {
     const auto floats = static_cast<size_t>(geometry_.key_heads * geometry_.head_dim);
     std::fill_n(k_.data() + slot * floats, floats, kNaN);
     std::fill_n(v_.data() + slot * floats, floats, kNaN);
+    std::fill_n(k_codes_.data() + slot * floats, floats, kNaNCode);
+    std::fill_n(v_codes_.data() + slot * floats, floats, kNaNCode);
   }
 
-  [[nodiscard]] const Tensor& k_cache() const { return bf16_ ? k_half_.tensor() : k_.tensor(); }
-  [[nodiscard]] const Tensor& v_cache() const { return bf16_ ? v_half_.tensor() : v_.tensor(); }
+  [[nodiscard]] const Tensor& k_cache() const { return pick(k_, k_half_, k_codes_); }
+  [[nodiscard]] const Tensor& v_cache() const { return pick(v_, v_half_, v_codes_); }
   [[nodiscard]] const Ints& table() const { return table_; }
   [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(geometry_.head_dim)); }
 
  private:
-  [[nodiscard]] double element(const Floats& full, const Halves& half, size_t i) const {
-    return bf16_ ? bf16_to_float(half.data()[i]) : full.data()[i];
+  [[nodiscard]] const Tensor& pick(const Floats& full, const Halves& half, const Codes& codes) const {
+    return dtype_ == DType::kBF16 ? half.tensor() : dtype_ == DType::kE4M3 ? codes.tensor() : full.tensor();
   }
+  [[nodiscard]] Tensor scale_of(const Floats& scale) const { return dtype_ == DType::kE4M3 ? scale.tensor() : Tensor(); }
+  [[nodiscard]] double element(const Floats& full, const Halves& half, const Codes& codes, const Floats& scale, size_t i) const {
+    if (dtype_ == DType::kE4M3) return static_cast<double>(e4m3_to_float(codes.data()[i])) * scale.data()[0];
+    return dtype_ == DType::kBF16 ? bf16_to_float(half.data()[i]) : full.data()[i];
+  }
+  [[nodiscard]] double key(size_t i) const { return element(k_, k_half_, k_codes_, k_scale_, i); }
+  [[nodiscard]] double value(size_t i) const { return element(v_, v_half_, v_codes_, v_scale_, i); }
 
   Geometry geometry_;
-  bool bf16_;
+  DType dtype_;
   int64_t num_blocks_;
   Floats k_, v_;
   Halves k_half_, v_half_;
+  Codes k_codes_, v_codes_;
+  Floats k_scale_{DType::kF32, {1}, {0.013F}}, v_scale_{DType::kF32, {1}, {0.11F}};
   Ints table_;
 };
 
 /// Every row of a call of `rows` rows, against float64 and against the row alone, in several partitions of the items.
-void check_rows(Isa isa, const Geometry& geometry, int64_t rows, int64_t context, bool bf16) {
-  SCOPED_TRACE(testing::Message() << rows << " rows, context " << context << ", D " << geometry.head_dim << ", bf16 " << bf16);
-  const Context cache(geometry, context, bf16);
+void check_rows(Isa isa, const Geometry& geometry, int64_t rows, int64_t context, DType dtype) {
+  SCOPED_TRACE(testing::Message() << rows << " rows, context " << context << ", D " << geometry.head_dim << ", "
+                                  << to_string(dtype));
+  const Context cache(geometry, context, dtype);
   const Floats q = random_floats({rows, geometry.query_heads, geometry.head_dim}, 3, 2.0F);
   const Floats gate = random_floats({rows, geometry.query_heads, 2 * geometry.head_dim}, 4);
   const std::vector<float> out = cache.attend(isa, UINT32_MAX, q, gate, 0, rows, context);
@@ -145,42 +164,48 @@ void check_rows(Isa isa, const Geometry& geometry, int64_t rows, int64_t context
 }
 
 TEST_P(AttentionTest, RowsHaveTheBitsOfRowsAlone) {
-  for (const bool bf16 : {false, true}) {
-    check_rows(GetParam(), {}, 1, 1, bf16);
-    check_rows(GetParam(), {}, 4, 4, bf16);
-    check_rows(GetParam(), {}, 4, 258, bf16);  // rows on both sides of a split
-    check_rows(GetParam(), {}, 16, 700, bf16);
-    check_rows(GetParam(), {}, 20, 520, bf16);   // row groups instead of splits
-    check_rows(GetParam(), {}, 300, 300, bf16);  // a prompt
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kE4M3}) {
+    check_rows(GetParam(), {}, 1, 1, dtype);
+    check_rows(GetParam(), {}, 4, 4, dtype);
+    check_rows(GetParam(), {}, 4, 258, dtype);  // rows on both sides of a split
+    check_rows(GetParam(), {}, 16, 700, dtype);
+    check_rows(GetParam(), {}, 20, 520, dtype);   // row groups instead of splits
+    check_rows(GetParam(), {}, 300, 300, dtype);  // a prompt
   }
 }
 
 TEST_P(AttentionTest, OtherGeometries) {
-  check_rows(GetParam(), {.query_heads = 8, .key_heads = 1, .head_dim = 256}, 3, 270, true);
-  check_rows(GetParam(), {.query_heads = 2, .key_heads = 2, .head_dim = 40, .block_size = 5, .max_seq_len = 600}, 3, 270, false);
-  check_rows(GetParam(), {.query_heads = 3, .key_heads = 1, .head_dim = 8, .block_size = 1, .max_seq_len = 300}, 2, 40, true);
+  check_rows(GetParam(), {.query_heads = 8, .key_heads = 1, .head_dim = 256}, 3, 270, DType::kBF16);
+  check_rows(GetParam(), {.query_heads = 2, .key_heads = 2, .head_dim = 40, .block_size = 5, .max_seq_len = 600}, 3, 270,
+             DType::kF32);
+  check_rows(GetParam(), {.query_heads = 3, .key_heads = 1, .head_dim = 8, .block_size = 1, .max_seq_len = 300}, 2, 40,
+             DType::kBF16);
+  check_rows(GetParam(), {.query_heads = 6, .key_heads = 2, .head_dim = 33, .block_size = 5, .max_seq_len = 600}, 3, 270,
+             DType::kE4M3);
 }
 
 TEST_P(AttentionTest, TheBucketDoesNotChangeBits) {
-  const Context cache({}, 250, false);
+  const Context cache({}, 250, DType::kF32);
   const Floats q = random_floats({4, 4, 64}, 5), gate = random_floats({4, 4, 128}, 6);
   EXPECT_TRUE(
       same_bits(cache.attend(GetParam(), 2, q, gate, 0, 4, 250, 256), cache.attend(GetParam(), 2, q, gate, 0, 4, 250, 1024)));
 }
 
 TEST_P(AttentionTest, LaterPositionsAreInvisible) {
-  const Context cache({}, 300, false);
-  const Floats q = random_floats({4, 4, 64}, 5), gate = random_floats({4, 4, 128}, 6);
-  const std::vector<float> before = cache.attend(GetParam(), 1, q, gate, 0, 4, 300);
-  cache.poison(299);
-  const std::vector<float> after = cache.attend(GetParam(), 1, q, gate, 0, 4, 300);
-  for (size_t i = 0; i < 3 * 256; ++i) EXPECT_EQ(before[i], after[i]) << i;
-  for (size_t i = 3 * 256; i < 4 * 256; ++i) EXPECT_TRUE(std::isnan(after[i])) << i;
+  for (const DType dtype : {DType::kF32, DType::kE4M3}) {
+    const Context cache({}, 300, dtype);
+    const Floats q = random_floats({4, 4, 64}, 5), gate = random_floats({4, 4, 128}, 6);
+    const std::vector<float> before = cache.attend(GetParam(), 1, q, gate, 0, 4, 300);
+    cache.poison(299);
+    const std::vector<float> after = cache.attend(GetParam(), 1, q, gate, 0, 4, 300);
+    for (size_t i = 0; i < 3 * 256; ++i) EXPECT_EQ(before[i], after[i]) << i;
+    for (size_t i = 3 * 256; i < 4 * 256; ++i) EXPECT_TRUE(std::isnan(after[i])) << i;
+  }
 }
 
 TEST_P(AttentionTest, SequencesInABatchAndPaddingRows) {
   const Geometry geometry;
-  const Context cache(geometry, 600, true);
+  const Context cache(geometry, 600, DType::kBF16);
   for (const std::vector<int32_t>& counts : {std::vector<int32_t>{3, 0, 1, 4}, std::vector<int32_t>{20, 1, 0, 17}}) {
     const std::vector<int32_t> lengths = {600, 0, 1, 300};
     std::vector<int32_t> starts = {0};
@@ -211,8 +236,39 @@ TEST_P(AttentionTest, SequencesInABatchAndPaddingRows) {
   }
 }
 
+/// One position: its softmax weight is 1, so the output is the value times the gate. All codes, NaN included.
+TEST_P(AttentionTest, DecodesEveryFp8Code) {
+  const Codes k_cache(DType::kE4M3, {1, 1, 1, 256}), v_cache(DType::kE4M3, {1, 1, 1, 256});
+  std::iota(v_cache.data(), v_cache.data() + 256, uint8_t{0});
+  const Floats scale(DType::kF32, {1}, {0.37F}), q = zeros({1, 1, 256}), gate = zeros({1, 1, 512}), out = zeros({1, 1, 256});
+  gate.fill(100.0F);  // sigmoid 1
+  const Ints table(DType::kI32, {1, 1});
+  DirectList(GetParam())
+      .run(GatedAttention{.q = q,
+                          .q_gate = gate,
+                          .k_cache = k_cache,
+                          .v_cache = v_cache,
+                          .k_scale = scale,
+                          .v_scale = scale,
+                          .block_table = table,
+                          .seq_lens = ints({1}),
+                          .query_start_loc = ints({0, 1}),
+                          .out = out,
+                          .workspace = {},
+                          .scale = 1.0F,
+                          .max_seq_len = 1});
+  for (size_t code = 0; code < 256; ++code) {
+    const float expected = e4m3_to_float(static_cast<uint8_t>(code)) * 0.37F;
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(out.data()[code])) << code;
+    } else {
+      EXPECT_EQ(out.data()[code], expected) << code;
+    }
+  }
+}
+
 TEST_P(AttentionTest, RefusesASmallWorkspace) {
-  const Context cache({}, 300, false);
+  const Context cache({}, 300, DType::kF32);
   const Floats q = random_floats({1, 4, 64}, 5), gate = random_floats({1, 4, 128}, 6), out = zeros({1, 4, 64});
   const Owned<uint8_t> workspace(DType::kU8, {16});
   DirectList list(GetParam());

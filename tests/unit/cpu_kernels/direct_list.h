@@ -57,6 +57,7 @@ class Owned {
 
 using Floats = Owned<float>;
 using Halves = Owned<uint16_t>;
+using Codes = Owned<uint8_t>;
 using Ints = Owned<int32_t>;
 
 inline Floats zeros(const Shape& shape) { return {DType::kF32, shape}; }

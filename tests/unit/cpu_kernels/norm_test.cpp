@@ -1,5 +1,6 @@
 // Norms and rotary embedding: values, rows alone and together, slots of the cache.
 #include <cmath>
+#include <numeric>
 
 #include "tests/unit/cpu_kernels/isa_test.h"
 
@@ -139,6 +140,55 @@ TEST_P(NormTest, Bf16CacheRoundsToNearestEvenAndNeedsNoQuery) {
   for (size_t i = 0; i < k_cache.size(); ++i) {
     EXPECT_EQ(k_half.data()[i], float_to_bf16(k_cache.data()[i]));
     EXPECT_EQ(v_half.data()[i], float_to_bf16(v_cache.data()[i]));
+  }
+}
+
+/// Values with every kind of code: ties, carries, subnormals, saturation, infinities and NaN.
+std::vector<float> awkward_values(float scale) {
+  std::vector<float> values;
+  for (int code = 0; code < 0x7f; ++code) {
+    const float value = e4m3_to_float(static_cast<uint8_t>(code)), next = e4m3_to_float(static_cast<uint8_t>(code + 1));
+    const float middle = code == 0x7e ? 464.0F : (value + next) / 2.0F;
+    for (const float x : {value, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 1e9F)}) values.push_back(x * scale);
+  }
+  for (const float x : {1e-30F, 1e-42F, 449.0F, 480.0F, 1e9F, std::numeric_limits<float>::infinity()}) values.push_back(x);
+  values.push_back(std::numeric_limits<float>::quiet_NaN());
+  const size_t count = values.size();
+  for (size_t i = 0; i < count; ++i) values.push_back(-values[i]);
+  return values;
+}
+
+TEST_P(NormTest, Fp8CacheHoldsTheCodesOfEveryValueOverTheScale) {
+  for (const float scale : {1.0F, 0.0371F}) {
+    const std::vector<float> values = awkward_values(scale);
+    constexpr int64_t head_dim = 22;  // a whole vector and a part
+    const auto rows = (static_cast<int64_t>(values.size()) + head_dim - 1) / head_dim;
+    const Floats v = zeros({rows, 1, head_dim}), k = random_floats({rows, 1, head_dim}, 9, 3.0F);
+    std::ranges::copy(values, v.data());
+    const Owned<int64_t> slots(DType::kI64, {rows});
+    std::iota(slots.data(), slots.data() + rows, 0);
+    const Codes k_codes(DType::kE4M3, {rows, 1, 1, head_dim}), v_codes(DType::kE4M3, {rows, 1, 1, head_dim});
+    const Floats k_exact = zeros({rows, 1, 1, head_dim}), v_exact = zeros({rows, 1, 1, head_dim});
+    QkNormRopeCache op;
+    op.k = k;
+    op.v = v;
+    op.slot_mapping = slots;
+    const Floats k_norm = random_floats({head_dim}, 10, 0.3F), cos_sin = random_floats({rows, 6}, 11);
+    op.k_norm = k_norm;
+    op.cos_sin = cos_sin;
+    op.k_cache = k_exact;
+    op.v_cache = v_exact;
+    DirectList(GetParam()).run(op);
+    const Floats k_scale(DType::kF32, {1}, {0.02F}), v_scale(DType::kF32, {1}, {scale});
+    op.k_cache = k_codes;
+    op.v_cache = v_codes;
+    op.k_scale = k_scale;
+    op.v_scale = v_scale;
+    DirectList(GetParam(), 3).run(op);
+    for (size_t i = 0; i < k_codes.size(); ++i) {
+      EXPECT_EQ(k_codes.data()[i], float_to_e4m3(k_exact.data()[i] / 0.02F)) << k_exact.data()[i];
+      EXPECT_EQ(v_codes.data()[i], float_to_e4m3(v.data()[i] / scale)) << v.data()[i] << ", scale " << scale;
+    }
   }
 }
 
