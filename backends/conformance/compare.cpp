@@ -22,12 +22,12 @@ struct Contents {
 Contents contents_of(const Tensor& tensor, const ByteImage& image) {
   Contents contents;
   const std::byte* data = image.data() + tensor.view().offset;
-  const auto element_bytes = static_cast<int64_t>(dtype_bits(tensor.dtype()) / 8);
+  const auto bits = static_cast<int64_t>(dtype_bits(tensor.dtype()));
   const int64_t width = tensor.shape().row_elements();
   for (int64_t row = 0; row < tensor.dim(0); ++row) {
     const int64_t first = row * tensor.row_stride();
     for (int64_t i = 0; i < width; ++i) contents.values.push_back(load_element(data, tensor.dtype(), first + i));
-    contents.bytes.insert(contents.bytes.end(), data + first * element_bytes, data + (first + width) * element_bytes);
+    contents.bytes.insert(contents.bytes.end(), data + first * bits / 8, data + ((first + width) * bits + 7) / 8);
   }
   return contents;
 }
@@ -134,6 +134,15 @@ std::string compare_integers(const ComparedOp& op, const std::string& name, cons
   return {};
 }
 
+/// Codes of quantised weights must have the same bits: 0 and -0 differ, and NaN has one code.
+std::string compare_codes(const Tensor& tensor, const Contents& expected, const Contents& actual) {
+  const auto different = std::ranges::mismatch(expected.bytes, actual.bytes);
+  if (different.in1 == expected.bytes.end()) return {};
+  const auto byte = static_cast<size_t>(different.in1 - expected.bytes.begin());
+  return fmt::format("code 0x{:02x} at {}, expected 0x{:02x}", std::to_integer<unsigned>(*different.in2),
+                     position(tensor.shape(), byte * 8 / dtype_bits(tensor.dtype())), std::to_integer<unsigned>(*different.in1));
+}
+
 /// Compares one written operand; the result's failure does not name it yet.
 Comparison compare_operand(const ComparedOp& op, const std::string& name, const Tensor& tensor, const RunImages& images) {
   const size_t slot = op.memory.slot_of(tensor);
@@ -144,6 +153,10 @@ Comparison compare_operand(const ComparedOp& op, const std::string& name, const 
   result.failure = find_touched_row(tensor, initial, expected, actual);
   if (!result.failure.empty()) return result;
   Tolerance tolerance = op.schema.tolerance_for(tensor.dtype());
+  if ((tensor.dtype() == DType::kE4M3 || tensor.dtype() == DType::kE2M1) && tolerance.relative == 0.0) {
+    result.failure = compare_codes(tensor, expected, actual);
+    return result;
+  }
   if (tensor.dtype() != DType::kF32 && tensor.dtype() != DType::kBF16 && tolerance.relative == 0.0) {
     result.failure = compare_integers(op, name, tensor, expected, actual);
     return result;

@@ -15,5 +15,6 @@ void add_sampling_ops(OpTable& table,
 void add_norm_ops(OpTable& table, const KernelModule& module);  // rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope
 void add_attention_ops(OpTable& table, const KernelModule& module);  // qk_norm_rope_cache, gated_attention
 void add_delta_net_ops(OpTable& table, const KernelModule& module);  // causal_conv1d_silu, gated_delta_rule, recurrent_commit
+void add_quantize_ops(OpTable& table, const KernelModule& module);   // abs_max, quantize_*, dequantize
 
 }  // namespace foretoken::cpu

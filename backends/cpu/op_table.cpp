@@ -16,6 +16,7 @@ OpTable make_op_table(const KernelModule& module) {
   add_norm_ops(table, module);
   add_attention_ops(table, module);
   add_delta_net_ops(table, module);
+  add_quantize_ops(table, module);
   return table;
 }
 

@@ -8,6 +8,7 @@
 #include "core/ops/gated_delta_rule.h"
 #include "core/ops/linear.h"
 #include "core/ops/moe.h"
+#include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rms_norm_gated.h"
@@ -32,7 +33,8 @@ struct OpList {
 
 using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, RmsNormGated, Linear, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
                       QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, RecurrentCommit, MoeRoute, MoeExpertsUp,
-                      MoeExpertsDown, AcceptGreedy, OverrideTokens, RandomFill>;
+                      MoeExpertsDown, AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block,
+                      QuantizeNvfp4, Dequantize>;
 
 /// Calls `visitor(OpTag<Op>{})` for every operator.
 template <class Visitor>

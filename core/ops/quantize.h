@@ -1,5 +1,8 @@
 // Weights [N, K] into the formats of core/linear_weight.h and back. All arithmetic is float32, rounded to nearest even, so every
 // device gives the same bytes. A stack of experts is quantised matrix by matrix.
+//
+// amax is the largest magnitude; NaN when an element is NaN, so that a broken weight has a NaN scale instead of looking sound.
+// A quotient that is NaN gives the E4M3 code 0x7f and the E2M1 code 0.
 #pragma once
 
 #include <array>
@@ -13,7 +16,7 @@ namespace foretoken {
 template <class Op>
 struct OpCase;
 
-/// amax[0] = max |x[n, k]|; a NaN element is ignored.
+/// amax[0] = max |x[n, k]|; 0 when there is no element.
 struct AbsMax {
   Tensor x;     // [N, K] F32 or BF16, rows may be strided
   Tensor amax;  // [1] F32
@@ -24,9 +27,9 @@ struct AbsMax {
   static std::vector<OpCase<AbsMax>> cases();
 };
 
-/// scale[n] = amax of row n / 448, 1 for a row of zeros; codes = E4M3(clamp(x / scale[n], -448, 448)).
+/// scale[n] = amax of row n / 448, 1 where that is 0; codes = E4M3(clamp(x / scale[n], -448, 448)).
 struct QuantizeFp8Row {
-  Tensor x;      // [N, K] F32 or BF16
+  Tensor x;      // [N, K] F32 or BF16, rows may be strided
   Tensor codes;  // [N, K] E4M3
   Tensor scale;  // [N] F32
 
@@ -38,7 +41,7 @@ struct QuantizeFp8Row {
 /// Per 128 x 128 tile (ragged at the edges) s = max(amax / 448, 1e-12); codes = E4M3(clamp(x / s, -448, 448)) with s unrounded,
 /// also where the stored scale is BF16.
 struct QuantizeFp8Block {
-  Tensor x;      // [N, K] F32 or BF16
+  Tensor x;      // [N, K] F32 or BF16, rows may be strided
   Tensor codes;  // [N, K] E4M3
   Tensor scale;  // [ceil(N/128), ceil(K/128)] F32 or BF16
 
@@ -48,11 +51,11 @@ struct QuantizeFp8Block {
   static std::vector<OpCase<QuantizeFp8Block>> cases();
 };
 
-/// global_scale = amax / 2688 (1 where amax is 0); per 16 columns s = E4M3(min(amax_group / (6 * global_scale), 448));
+/// global_scale = amax / 2688, 1 where that is 0; per 16 columns s = E4M3(min(amax_group / (6 * global_scale), 448));
 /// y = x / (s * global_scale), 0 where that product is 0; codes = E2M1(y).
 struct QuantizeNvfp4 {
-  Tensor x;             // [N, K] F32 or BF16, K % 16 == 0
-  Tensor amax;          // [1] F32, of the whole of x: see AbsMax
+  Tensor x;             // [N, K] F32 or BF16, K % 16 == 0, rows may be strided
+  Tensor amax;          // [1] F32, of the matrix that x is, or is part of: see AbsMax
   Tensor codes;         // [N, K] E2M1
   Tensor scale;         // [N, K/16] E4M3
   Tensor global_scale;  // [1] F32
@@ -63,7 +66,8 @@ struct QuantizeNvfp4 {
   static std::vector<OpCase<QuantizeNvfp4>> cases();
 };
 
-/// out[n, k] = element (n, k) of the weight, rounded to out's dtype once.
+/// out[n, k] = element (n, k) of the weight in float32, then rounded to out's dtype. The product is code * scale, in NVFP4
+/// (code * scale) * global_scale: only the last multiplication rounds.
 struct Dequantize {
   LinearWeight w;  // [N, K], any format
   Tensor out;      // [N, K] F32 or BF16

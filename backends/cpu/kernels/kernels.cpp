@@ -13,7 +13,8 @@ namespace {
   isa::add_sampling_kernels(list);     \
   isa::add_norm_kernels(list);         \
   isa::add_attention_kernels(list);    \
-  isa::add_delta_net_kernels(list)
+  isa::add_delta_net_kernels(list);    \
+  isa::add_quantize_kernels(list)
 
 }  // namespace
 

@@ -22,6 +22,7 @@ void append(std::vector<KernelEntry>& list, std::span<const KernelEntry> entries
   void add_norm_kernels(std::vector<KernelEntry>& list);      \
   void add_attention_kernels(std::vector<KernelEntry>& list); \
   void add_delta_net_kernels(std::vector<KernelEntry>& list); \
+  void add_quantize_kernels(std::vector<KernelEntry>& list);  \
   }
 
 FORETOKEN_DECLARE_CPU_KERNELS(scalar)

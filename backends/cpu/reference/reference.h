@@ -27,6 +27,11 @@ void reference(const MoeExpertsDown& op);
 void reference(const AcceptGreedy& op);
 void reference(const OverrideTokens& op);
 void reference(const RandomFill& op);
+void reference(const AbsMax& op);
+void reference(const QuantizeFp8Row& op);
+void reference(const QuantizeFp8Block& op);
+void reference(const QuantizeNvfp4& op);
+void reference(const Dequantize& op);
 
 /// Logits of row `t` of an LM head, unrounded: how near another id is to the best one.
 [[nodiscard]] std::vector<double> reference_logits(const LinearArgmax& op, int64_t t);
