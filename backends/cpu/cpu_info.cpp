@@ -62,10 +62,18 @@ std::vector<WeightFormatSupport> weight_formats(Isa isa) {
                   .storable = Availability::yes(),
                   .fast = Availability::yes(),
                   .native = has_bf16 ? Availability::yes() : Availability::no("neither AVX512_BF16 nor AMX in use on this CPU")});
-  for (const WeightFormat format : {WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4}) {
-    const Availability no = Availability::no("no kernel for this format in this version");
-    list.push_back({.format = format, .storable = no, .fast = no, .native = no});
+  const Availability decodes_fast = isa >= Isa::kAvx2 ? Availability::yes() : Availability::no("decoded by table without AVX2");
+  for (const WeightFormat format : {WeightFormat::kFp8Row, WeightFormat::kFp8Block}) {
+    list.push_back({.format = format,
+                    .storable = Availability::yes(),
+                    .fast = decodes_fast,
+                    .native = Availability::no("CPUs do not compute with FP8")});
   }
+  const Availability has_nvfp4 = Availability::no("no kernel for this format in this version");
+  list.push_back({.format = WeightFormat::kNvfp4,
+                  .storable = has_nvfp4,
+                  .fast = has_nvfp4,
+                  .native = Availability::no("CPUs do not compute with FP4")});
   return list;
 }
 

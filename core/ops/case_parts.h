@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <span>
@@ -46,10 +47,59 @@ inline Fill with_patch(Fill fill, size_t begin, size_t count, double value) {
   };
 }
 
-/// A weight [N, K] or [E, N, K] whose dot products with unit activations have unit size. F32 or BF16.
+/// Normal with standard deviation `sigma`; one in eight much smaller, down to nothing.
+inline Fill wide_normal(double sigma) {
+  return [sigma](std::mt19937_64& generator, std::span<double> values) {
+    fill::normal(sigma)(generator, values);
+    for (size_t i = 0; i < values.size(); i += 8) values[i] = std::ldexp(values[i], -static_cast<int>(i / 8 % 20));
+  };
+}
+
+/// A weight's format and how its scales are stored.
+struct WeightKind {
+  WeightFormat format = WeightFormat::kBF16;
+  DType scale_dtype = DType::kF32;       // of FP8: F32 or BF16
+  int32_t block_rows = kFp8BlockExtent;  // FP8 block
+  bool one_scale = false;                // FP8 row: one for the whole matrix
+  int64_t num_global_scales = 1;         // NVFP4: groups of rows
+};
+
+/// "fp8-block32-bf16", "nvfp4-G2", ...: the format, and what differs from the defaults above.
+inline std::string name_of(const WeightKind& kind) {
+  std::string name(to_string(kind.format));
+  if (kind.block_rows != kFp8BlockExtent) name += std::to_string(kind.block_rows);
+  if (kind.one_scale) name += "-tensor";
+  if (kind.scale_dtype == DType::kBF16) name += "-bf16";
+  if (kind.num_global_scales != 1) name += sized("-G", kind.num_global_scales);
+  return name;
+}
+
+/// A weight [N, K] or [E, N, K] of F32 or BF16 with elements from `fill`.
 inline LinearWeight plain_weight(OperandMaker& maker, WeightFormat format, const Shape& shape, const Fill& fill) {
-  const DType dtype = format == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
-  return {.weight = maker.input(dtype, shape, fill), .scale = {}, .global_scale = {}, .format = format};
+  return {.weight = maker.input(code_dtype(format), shape, fill), .scale = {}, .global_scale = {}, .format = format};
+}
+
+/// A weight [N, K] or [E, N, K] whose elements have about the standard deviation `sigma`: codes over the whole range of their
+/// type, subnormals and zeros included, and scales that differ from one to the next.
+inline LinearWeight weight_of(OperandMaker& maker, const WeightKind& kind, const Shape& shape, double sigma) {
+  if (kind.format == WeightFormat::kF32 || kind.format == WeightFormat::kBF16) {
+    return plain_weight(maker, kind.format, shape, fill::normal(sigma));
+  }
+  LinearWeight weight{.weight = {}, .scale = {}, .global_scale = {}, .format = kind.format, .block_rows = kind.block_rows};
+  const Shape scales = kind.one_scale ? Shape{1} : scale_shape(kind.format, shape, kind.block_rows);
+  if (kind.format != WeightFormat::kNvfp4) {
+    constexpr double kCodeSigma = 100.0;  // up to the largest code, 448
+    weight.weight = maker.input(DType::kE4M3, shape, wide_normal(kCodeSigma));
+    weight.scale = maker.input(kind.scale_dtype, scales, fill::uniform(0.5 * sigma / kCodeSigma, 1.5 * sigma / kCodeSigma));
+    return weight;
+  }
+  constexpr double kScale = 40.0;
+  weight.weight = maker.input(DType::kE2M1, shape, fill::normal(2.0));
+  weight.scale = maker.input(DType::kE4M3, scales, fill::uniform(0.01, 2.0 * kScale));
+  const double global = 0.5 * sigma / kScale;
+  const Shape groups = shape.rank() == 3 ? Shape{shape[0], kind.num_global_scales} : Shape{kind.num_global_scales};
+  weight.global_scale = maker.input(DType::kF32, groups, fill::uniform(0.5 * global, 1.5 * global));
+  return weight;
 }
 
 /// `count` different integers of [0, bound), in random order.

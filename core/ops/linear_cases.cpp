@@ -9,14 +9,23 @@ namespace {
 
 struct LinearShape {
   int64_t num_tokens, in_features, out_features;
-  WeightFormat format = WeightFormat::kBF16;
+  case_parts::WeightKind weight{};
   DType dtype = DType::kF32;
   bool strided = false;
   LinearPrecision precision = LinearPrecision::kExact;
 };
 
-constexpr auto kF32Weight = WeightFormat::kF32;
-constexpr auto kBF16Weight = WeightFormat::kBF16;
+using case_parts::WeightKind;
+constexpr WeightKind kF32Weight{.format = WeightFormat::kF32};
+constexpr WeightKind kBF16Weight{};
+constexpr WeightKind kFp8Row{.format = WeightFormat::kFp8Row};
+constexpr WeightKind kFp8RowBF16{.format = WeightFormat::kFp8Row, .scale_dtype = DType::kBF16};
+constexpr WeightKind kFp8Tensor{.format = WeightFormat::kFp8Row, .one_scale = true};
+constexpr WeightKind kFp8TensorBF16{.format = WeightFormat::kFp8Row, .scale_dtype = DType::kBF16, .one_scale = true};
+constexpr WeightKind kFp8Block{.format = WeightFormat::kFp8Block};
+constexpr WeightKind kFp8BlockBF16{.format = WeightFormat::kFp8Block, .scale_dtype = DType::kBF16};
+constexpr WeightKind kFp8Block32{.format = WeightFormat::kFp8Block, .block_rows = 32};
+constexpr WeightKind kFp8Block1{.format = WeightFormat::kFp8Block, .scale_dtype = DType::kBF16, .block_rows = 1};
 
 constexpr LinearShape kShapes[] = {
     {1, 1024, 512},
@@ -47,12 +56,34 @@ constexpr LinearShape kShapes[] = {
     {128, 192, 100, kBF16Weight, DType::kF32, true, LinearPrecision::kBF16},
     {33, 100, 33, kBF16Weight, DType::kF32, false, LinearPrecision::kBF16},
     {32, 192, 64, kF32Weight, DType::kF32, false, LinearPrecision::kBF16},
+    {1, 1024, 512, kFp8Row},
+    {2, 100, 33, kFp8RowBF16},
+    {4, 192, 96, kFp8Tensor},
+    {3, 17, 5, kFp8TensorBF16},
+    {1, 1, 1, kFp8Row},
+    {16, 256, 40, kFp8RowBF16, DType::kF32, true},
+    {33, 192, 130, kFp8Row},
+    {64, 192, 96, kFp8Row, DType::kF32, false, LinearPrecision::kBF16},
+    {1, 5120, 64, kFp8Block},
+    {1, 1024, 512, kFp8BlockBF16},
+    {2, 17408, 16, kFp8BlockBF16},
+    {3, 1000, 300, kFp8Block},
+    {4, 192, 320, kFp8BlockBF16},
+    {5, 97, 131, kFp8Block, DType::kF32, true},
+    {7, 256, 96, kFp8Block32},
+    {8, 300, 70, kFp8Block32, DType::kF32, true},
+    {6, 160, 9, kFp8Block1},
+    {1, 1, 1, kFp8Block},
+    {16, 1024, 64, kFp8Block},
+    {33, 512, 200, kFp8BlockBF16},
+    {40, 320, 192, kFp8BlockBF16, DType::kF32, false, LinearPrecision::kBF16},
+    {128, 200, 130, kFp8Block, DType::kF32, true, LinearPrecision::kBF16},
 };
 
 std::string name_of(const LinearShape& shape) {
   using namespace case_parts;
   return sized("T", shape.num_tokens) + sized("_K", shape.in_features) + sized("_N", shape.out_features) + "_" +
-         std::string(to_string(shape.format)) + (shape.strided ? "_strided" : "") +
+         name_of(shape.weight) + (shape.strided ? "_strided" : "") +
          (shape.precision == LinearPrecision::kBF16 ? "_prefill" : "") + activation_suffix(shape.dtype);
 }
 
@@ -65,9 +96,11 @@ Tensor rows_of(OperandMaker& maker, const LinearShape& shape, int64_t width, con
   return fill ? maker.input(shape.dtype, extents, fill) : maker.output(shape.dtype, extents);
 }
 
+/// Dot products with unit activations have unit size.
+double unit_sigma(const LinearShape& shape) { return 1.0 / std::sqrt(static_cast<double>(shape.in_features)); }
+
 LinearWeight weight_of(OperandMaker& maker, const LinearShape& shape) {
-  return case_parts::plain_weight(maker, shape.format, {shape.out_features, shape.in_features},
-                                  fill::normal(1.0 / std::sqrt(static_cast<double>(shape.in_features))));
+  return case_parts::weight_of(maker, shape.weight, {shape.out_features, shape.in_features}, unit_sigma(shape));
 }
 
 OpCase<Linear> linear_case(const std::string& name, const LinearShape& shape, const Fill& fill) {
@@ -118,16 +151,27 @@ std::vector<OpCase<LinearSiluMul>> LinearSiluMul::cases() {
 
 namespace {
 
-OpCase<LinearArgmax> argmax_case(const std::string& name, const LinearShape& shape, const Fill& x_fill, const Fill& weight_fill,
+using MakeWeight = std::function<LinearWeight(OperandMaker&)>;
+
+OpCase<LinearArgmax> argmax_case(const std::string& name, const LinearShape& shape, const Fill& x_fill, const MakeWeight& weight,
                                  bool logprobs) {
   return {.name = name, .make = [=](OperandMaker& maker) {
             LinearArgmax op;
             op.x = rows_of(maker, shape, shape.in_features, x_fill);
-            op.w = case_parts::plain_weight(maker, shape.format, {shape.out_features, shape.in_features}, weight_fill);
+            op.w = weight(maker);
             op.token_ids = maker.output(DType::kI32, {shape.num_tokens});
             if (logprobs) op.logprobs = maker.output(DType::kF32, {shape.num_tokens});
             return op;
           }};
+}
+
+/// The same with a BF16 weight from `weight_fill`.
+OpCase<LinearArgmax> argmax_case(const std::string& name, const LinearShape& shape, const Fill& x_fill, const Fill& weight_fill,
+                                 bool logprobs) {
+  const Shape extents{shape.out_features, shape.in_features};
+  return argmax_case(
+      name, shape, x_fill,
+      [=](OperandMaker& maker) { return case_parts::plain_weight(maker, WeightFormat::kBF16, extents, weight_fill); }, logprobs);
 }
 
 /// Small integers whose row n equals row n % period: sums are exact in float32, so the lowest of the equal rows must win.
@@ -157,10 +201,18 @@ std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
       {3, 33, 7, kF32Weight},
       {4, 192, 500, kBF16Weight, DType::kF32, true},
       {4, 1024, 500, kBF16Weight, DType::kBF16},
+      {1, 1024, 2000, kFp8Row},
+      {5, 100, 129, kFp8TensorBF16},
+      {4, 192, 500, kFp8RowBF16, DType::kF32, true},
+      {1, 1024, 2000, kFp8BlockBF16},
+      {8, 192, 1000, kFp8Block},
+      {3, 300, 333, kFp8Block32, DType::kF32, true},
   };
   std::vector<OpCase<LinearArgmax>> list;
   for (const LinearShape& shape : kHeads) {
-    const Fill weight = fill::normal(2.0 / std::sqrt(static_cast<double>(shape.in_features)));
+    const MakeWeight weight = [shape](OperandMaker& maker) {
+      return case_parts::weight_of(maker, shape.weight, {shape.out_features, shape.in_features}, 2.0 * unit_sigma(shape));
+    };
     list.push_back(argmax_case(name_of(shape), shape, fill::normal(1.0), weight, false));
     if (shape.out_features > 1) {
       list.push_back(argmax_case(name_of(shape) + "_logprobs", shape, fill::normal(1.0), weight, true));

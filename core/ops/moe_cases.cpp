@@ -10,13 +10,20 @@ namespace {
 
 struct MoeShape {
   int64_t num_tokens, num_experts, top_k, hidden_size, intermediate_size;
-  WeightFormat format = WeightFormat::kBF16;
+  case_parts::WeightKind weight{};
   bool strided = false;
   DType dtype = DType::kF32;
   bool crowded = false;  // every row picks the same experts
 };
 
-constexpr auto kF32Weight = WeightFormat::kF32;
+using case_parts::WeightKind;
+constexpr WeightKind kBF16Weight{};
+constexpr WeightKind kF32Weight{.format = WeightFormat::kF32};
+constexpr WeightKind kFp8Row{.format = WeightFormat::kFp8Row};
+constexpr WeightKind kFp8RowBF16{.format = WeightFormat::kFp8Row, .scale_dtype = DType::kBF16};
+constexpr WeightKind kFp8Block{.format = WeightFormat::kFp8Block};
+constexpr WeightKind kFp8BlockBF16{.format = WeightFormat::kFp8Block, .scale_dtype = DType::kBF16};
+constexpr WeightKind kFp8Block32{.format = WeightFormat::kFp8Block, .block_rows = 32};
 
 constexpr MoeShape kShapes[] = {
     {1, 8, 2, 192, 64},
@@ -30,15 +37,22 @@ constexpr MoeShape kShapes[] = {
     {1, 1, 1, 1, 1},
     {5, 8, 2, 192, 64, kF32Weight},
     {3, 4, 3, 33, 17, kF32Weight},
-    {5, 8, 2, 192, 64, WeightFormat::kBF16, true},
-    {9, 16, 2, 64, 32, WeightFormat::kBF16, false, DType::kF32, true},
-    {5, 8, 2, 192, 64, WeightFormat::kBF16, false, DType::kBF16},
+    {5, 8, 2, 192, 64, kBF16Weight, true},
+    {9, 16, 2, 64, 32, kBF16Weight, false, DType::kF32, true},
+    {5, 8, 2, 192, 64, kBF16Weight, false, DType::kBF16},
+    {5, 8, 2, 192, 64, kFp8Row},
+    {3, 4, 3, 33, 17, kFp8RowBF16},
+    {1, 8, 4, 256, 128, kFp8BlockBF16},
+    {4, 64, 8, 128, 32, kFp8Block},
+    {5, 8, 2, 200, 100, kFp8BlockBF16, true},
+    {6, 4, 2, 192, 96, kFp8Block32},
+    {9, 16, 2, 64, 32, kFp8Block32, false, DType::kF32, true},
 };
 
 std::string name_of(const MoeShape& shape) {
   using namespace case_parts;
   return sized("T", shape.num_tokens) + sized("_E", shape.num_experts) + sized("_k", shape.top_k) +
-         sized("_H", shape.hidden_size) + sized("_I", shape.intermediate_size) + "_" + std::string(to_string(shape.format)) +
+         sized("_H", shape.hidden_size) + sized("_I", shape.intermediate_size) + "_" + name_of(shape.weight) +
          (shape.strided ? "_strided" : "") + (shape.crowded ? "_crowded" : "") + activation_suffix(shape.dtype);
 }
 
@@ -74,8 +88,8 @@ MoeExpertsUp make_up(OperandMaker& maker, const MoeShape& shape) {
   const Route route = draw_route(shape, maker.seed());
   MoeExpertsUp op;
   op.x = rows_of(maker, shape, fill::normal(1.0));
-  op.gate_up = case_parts::plain_weight(maker, shape.format, {shape.num_experts, 2 * shape.intermediate_size, shape.hidden_size},
-                                        fill::normal(1.0 / std::sqrt(static_cast<double>(shape.hidden_size))));
+  op.gate_up = case_parts::weight_of(maker, shape.weight, {shape.num_experts, 2 * shape.intermediate_size, shape.hidden_size},
+                                     1.0 / std::sqrt(static_cast<double>(shape.hidden_size)));
   op.expert_offsets = maker.input(DType::kI32, {shape.num_experts + 1}, case_parts::listed(route.expert_offsets));
   op.expert_pairs = maker.input(DType::kI32, {shape.num_tokens * shape.top_k}, case_parts::listed(route.expert_pairs));
   op.out = maker.output(shape.dtype, {shape.num_tokens, shape.top_k, shape.intermediate_size});
@@ -86,8 +100,8 @@ MoeExpertsDown make_down(OperandMaker& maker, const MoeShape& shape, bool with_s
   const Route route = draw_route(shape, maker.seed());
   MoeExpertsDown op;
   op.act = maker.input(shape.dtype, {shape.num_tokens, shape.top_k, shape.intermediate_size}, fill::normal(1.0));
-  op.down = case_parts::plain_weight(maker, shape.format, {shape.num_experts, shape.hidden_size, shape.intermediate_size},
-                                     fill::normal(1.0 / std::sqrt(static_cast<double>(shape.intermediate_size))));
+  op.down = case_parts::weight_of(maker, shape.weight, {shape.num_experts, shape.hidden_size, shape.intermediate_size},
+                                  1.0 / std::sqrt(static_cast<double>(shape.intermediate_size)));
   op.topk_ids = maker.input(DType::kI32, {shape.num_tokens, shape.top_k}, case_parts::listed(route.topk_ids));
   op.topk_weights = maker.input(DType::kF32, {shape.num_tokens, shape.top_k}, fill::uniform(0.05, 0.5));
   op.expert_offsets = maker.input(DType::kI32, {shape.num_experts + 1}, case_parts::listed(route.expert_offsets));

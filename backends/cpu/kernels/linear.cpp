@@ -1,5 +1,6 @@
 // linear, linear_silu_mul and linear_argmax (core/ops/linear.h). Row-invariant: every sum comes from tile_sums.
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/linear_fp8.h"
 #include "backends/cpu/kernels/linear_params.h"
 #include "backends/cpu/kernels/linear_prefill.h"
 #include "backends/cpu/kernels/linear_tile.h"
@@ -17,11 +18,14 @@ class ArrangedRows {
  public:
   /// Whether `rows` rows were copied (again only when they are others than before).
   FORETOKEN_SIMD_INLINE bool arrange_rows(const float* x, size_t x_stride, size_t rows, size_t in_features) {
+    constexpr size_t kBlock = Rows::Row::kBlock;
     stride_ = (in_features + kBlock - 1) / kBlock * kBlock;
     if (rows * stride_ > kFloats) return false;
     if (x == source_) return true;
     source_ = x;
-    for (size_t r = 0; r < rows; ++r) arrange(typename Rows::Halves(), x + r * x_stride, in_features, floats_ + r * stride_);
+    for (size_t r = 0; r < rows; ++r) {
+      arrange<typename Rows::Pieces, kBlock>(x + r * x_stride, in_features, floats_ + r * stride_);
+    }
     return true;
   }
   FORETOKEN_SIMD_INLINE const float* row(size_t r) const { return floats_ + r * stride_; }
@@ -33,7 +37,7 @@ class ArrangedRows {
   alignas(64) float floats_[kFloats];
 };
 
-/// Calls block(halves of x, first row, rows, x of those rows, first column, columns) for each row group of each item's tile.
+/// Calls block(pieces of x, first row, rows, x of those rows, first column, columns) for each row group of each item's tile.
 template <class Rows, class Params, class Block>
 FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t end, Block block) {
   ArrangedRows<Rows> arranged;
@@ -49,9 +53,9 @@ FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t e
       const float* x[kMaxTileRows];
       for (size_t r = 0; r < rows; ++r) x[r] = is_arranged ? arranged.row(first + r) : tile_x + (first + r) * p.x_stride;
       if (is_arranged) {
-        block(ArrangedHalves(), row + first, rows, x, column, columns);
+        block(ArrangedPieces(), row + first, rows, x, column, columns);
       } else {
-        block(typename Rows::Halves(), row + first, rows, x, column, columns);
+        block(typename Rows::Pieces(), row + first, rows, x, column, columns);
       }
     });
   }
@@ -60,9 +64,9 @@ FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t e
 template <class Rows>
 void linear(const LinearParams& p, uint32_t begin, uint32_t end) {
   const Rows weight(p.weight, p.in_features);
-  for_tiles<Rows>(p, begin, end, [&](auto halves, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+  for_tiles<Rows>(p, begin, end, [&](auto pieces, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
     float sums[kMaxTileRows * kMaxTileColumns];
-    tile_sums<decltype(halves)>(x, rows, weight, column, columns, p.in_features, sums);
+    tile_sums<decltype(pieces)>(x, rows, weight, column, columns, p.in_features, sums);
     for (size_t r = 0; r < rows; ++r) {
       float* out = pointer<float>(p.out) + (row + r) * p.out_stride + column;
       __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
@@ -74,11 +78,11 @@ template <class Rows>
 void linear_silu_mul(const LinearSiluMulParams& p, uint32_t begin, uint32_t end) {
   const Rows gate_weight(p.gate, p.in_features);
   const Rows up_weight(p.up, p.in_features);
-  for_tiles<Rows>(p, begin, end, [&](auto halves, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+  for_tiles<Rows>(p, begin, end, [&](auto pieces, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
     float gate[kMaxTileRows * kMaxTileColumns];
     float up[kMaxTileRows * kMaxTileColumns];
-    tile_sums<decltype(halves)>(x, rows, gate_weight, column, columns, p.in_features, gate);
-    tile_sums<decltype(halves)>(x, rows, up_weight, column, columns, p.in_features, up);
+    tile_sums<decltype(pieces)>(x, rows, gate_weight, column, columns, p.in_features, gate);
+    tile_sums<decltype(pieces)>(x, rows, up_weight, column, columns, p.in_features, up);
     for (size_t r = 0; r < rows; ++r) {
       store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
                      pointer<float>(p.out) + (row + r) * p.out_stride + column);
@@ -129,9 +133,9 @@ template <class Rows>
 void linear_argmax(const LinearArgmaxParams& p, uint32_t begin, uint32_t end) {
   const Rows weight(p.weight, p.in_features);
   const size_t tiles = (p.out_features + kArgmaxTileColumns - 1) / kArgmaxTileColumns;
-  for_tiles<Rows>(p, begin, end, [&](auto halves, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
+  for_tiles<Rows>(p, begin, end, [&](auto pieces, size_t row, size_t rows, const float* const* x, size_t column, size_t columns) {
     float sums[kMaxTileRows * kMaxTileColumns];
-    tile_sums<decltype(halves)>(x, rows, weight, column, columns, p.in_features, sums);
+    tile_sums<decltype(pieces)>(x, rows, weight, column, columns, p.in_features, sums);
     for (size_t r = 0; r < rows; ++r) {
       float* logits = sums + r * kMaxTileColumns;
       const Best best = best_of(logits, columns, column);
@@ -173,10 +177,16 @@ void linear_argmax_combine(const LinearArgmaxCombineParams& p, uint32_t begin, u
 constexpr KernelEntry kEntries[] = {
     kernel_entry<LinearParams, linear<F32Rows>>("linear_f32"),
     kernel_entry<LinearParams, linear<Bf16Rows>>("linear_bf16"),
+    kernel_entry<LinearParams, linear<Fp8RowRows>>("linear_fp8_row"),
+    kernel_entry<LinearParams, linear<Fp8BlockRows>>("linear_fp8_block"),
     kernel_entry<LinearSiluMulParams, linear_silu_mul<F32Rows>>("linear_silu_mul_f32"),
     kernel_entry<LinearSiluMulParams, linear_silu_mul<Bf16Rows>>("linear_silu_mul_bf16"),
+    kernel_entry<LinearSiluMulParams, linear_silu_mul<Fp8RowRows>>("linear_silu_mul_fp8_row"),
+    kernel_entry<LinearSiluMulParams, linear_silu_mul<Fp8BlockRows>>("linear_silu_mul_fp8_block"),
     kernel_entry<LinearArgmaxParams, linear_argmax<F32Rows>>("linear_argmax_f32"),
     kernel_entry<LinearArgmaxParams, linear_argmax<Bf16Rows>>("linear_argmax_bf16"),
+    kernel_entry<LinearArgmaxParams, linear_argmax<Fp8RowRows>>("linear_argmax_fp8_row"),
+    kernel_entry<LinearArgmaxParams, linear_argmax<Fp8BlockRows>>("linear_argmax_fp8_block"),
     kernel_entry<LinearArgmaxCombineParams, linear_argmax_combine>("linear_argmax_combine"),
 };
 

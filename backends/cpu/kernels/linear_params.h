@@ -5,14 +5,27 @@
 
 namespace foretoken::cpu {
 
+/// A weight [rows, in_features], or a stack of such matrices, in the format that the kernel is for (core/linear_weight.h).
+struct WeightParams {
+  uint64_t codes;
+  uint64_t scale;         // 0 where the format has none
+  uint64_t global_scale;  // NVFP4 only
+  uint32_t rows;          // of one matrix
+  // FP8 row: 1, or all rows for a single scale; FP8 block: the rows of a block; NVFP4: the rows under one global scale.
+  uint32_t rows_per_scale;
+  uint32_t scale_is_bf16;
+  uint32_t reserved;
+};
+static_assert(sizeof(WeightParams) == 40);
+
 /// Columns of a LinearArgmax work item. Fixed: the partial sums of a row must not depend on anything else.
 inline constexpr uint32_t kArgmaxTileColumns = 64;
 
 /// out[t, n] = x_t . weight_n. Item i is tile (i / column tiles, i % column tiles) of row_tile x column_tile outputs.
 struct LinearParams {
-  uint64_t x;       // [num_rows, in_features]
-  uint64_t weight;  // [out_features, in_features]
-  uint64_t out;     // [num_rows, out_features]
+  uint64_t x;           // [num_rows, in_features]
+  WeightParams weight;  // [out_features, in_features]
+  uint64_t out;         // [num_rows, out_features]
   uint64_t x_stride;
   uint64_t out_stride;
   uint32_t num_rows;
@@ -22,13 +35,13 @@ struct LinearParams {
   uint32_t column_tile;  // at most 64
   uint32_t reserved;
 };
-static_assert(sizeof(LinearParams) == 64);
+static_assert(sizeof(LinearParams) == 96);
 
 /// out = silu(x gate^T) * (x up^T), in the same tiles.
 struct LinearSiluMulParams {
   uint64_t x;
-  uint64_t gate;
-  uint64_t up;
+  WeightParams gate;
+  WeightParams up;
   uint64_t out;
   uint64_t x_stride;
   uint64_t out_stride;
@@ -39,13 +52,13 @@ struct LinearSiluMulParams {
   uint32_t column_tile;
   uint32_t reserved;
 };
-static_assert(sizeof(LinearSiluMulParams) == 72);
+static_assert(sizeof(LinearSiluMulParams) == 136);
 
 /// Per row and tile of kArgmaxTileColumns columns: the largest logit, its id (-1: all are NaN), and the sum of exp(logit -
 /// largest).
 struct LinearArgmaxParams {
   uint64_t x;
-  uint64_t weight;
+  WeightParams weight;
   uint64_t tile_max;  // [num_rows, tiles] F32
   uint64_t tile_id;   // [num_rows, tiles] I32
   uint64_t tile_sum;  // [num_rows, tiles] F32; 0: not wanted
@@ -57,7 +70,7 @@ struct LinearArgmaxParams {
   uint32_t column_tile;  // kArgmaxTileColumns
   uint32_t reserved;
 };
-static_assert(sizeof(LinearArgmaxParams) == 72);
+static_assert(sizeof(LinearArgmaxParams) == 104);
 
 /// Joins the tiles of a row, in tile order. Items are rows.
 struct LinearArgmaxCombineParams {

@@ -1,9 +1,14 @@
 // The one way in which every linear kernel takes a dot product, so that a row has the same bits in whatever company it is
-// computed. dot(x, w): one accumulator of sixteen lanes; for each block of thirty-two k, zero-padded at the end, two fused
-// multiply-adds, one for each half of the block; then reduce_add. Which sixteen k make a half is the weight format's choice. The
-// order depends on K and the format alone; instruction-level parallelism comes from several rows and columns at a time.
+// computed. dot(x, w): K is cut into blocks, zero-padded at the end, and a block into pieces of sixteen; one accumulator of
+// sixteen lanes takes one fused multiply-add for each piece, in order. A format whose scales lie along K sums each block apart
+// and adds that, times the block's scales, to the accumulator. Then reduce_add, and one product with the scale of the row, where
+// the format has one. The block and which columns make a piece are the weight format's choice: the order of additions depends on
+// K and the format alone. Instruction-level parallelism comes from several rows and columns at a time.
 #pragma once
 
+#include <utility>
+
+#include "backends/cpu/kernels/linear_params.h"
 #include "backends/cpu/kernels/simd.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
@@ -14,15 +19,15 @@ inline constexpr size_t kMaxTileColumns = 64;
 // Accumulators must stay in registers: 32 of 512 bits, 16 of 256 bits (two to sixteen lanes), 16 of 128 bits.
 #if defined(__AVX512F__)
 inline constexpr size_t kMaxTileRows = 6;
-template <size_t kRows>
-inline constexpr size_t kGroupColumns = kRows <= 3 ? 8 : 4;
+template <size_t kRows, bool kHasBlockScales>
+inline constexpr size_t kGroupColumns = kRows <= (kHasBlockScales ? 1 : 3) ? 8 : 4;
 #elif defined(__AVX2__)
 inline constexpr size_t kMaxTileRows = 3;
-template <size_t kRows>
+template <size_t kRows, bool kHasBlockScales>
 inline constexpr size_t kGroupColumns = kRows == 1 ? 4 : 2;
 #else
 inline constexpr size_t kMaxTileRows = 2;
-template <size_t kRows>
+template <size_t kRows, bool kHasBlockScales>
 inline constexpr size_t kGroupColumns = kRows == 1 ? 2 : 1;
 #endif
 
@@ -33,19 +38,17 @@ FORETOKEN_SIMD_INLINE T* pointer(uint64_t address) {
   return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
 }
 
-inline constexpr size_t kBlock = 2 * kLanes;
-
-/// Halves of a block of thirty-two elements: the first sixteen and the last sixteen. For activations and weights alike.
-struct ConsecutiveHalves {
-  template <bool kSecond, class T>
+/// Pieces of a block: sixteen columns after sixteen columns. For activations and weights alike.
+struct ConsecutivePieces {
+  template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
-    return F32x16::load(p + (kSecond ? kLanes : 0));
+    return F32x16::load(p + kPiece * kLanes);
   }
-  template <bool kSecond, class T>
+  /// Of a block that has only `count` elements; the others are 0.
+  template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
-    const size_t low = smaller(count, kLanes);
-    if constexpr (kSecond) return load_lanes(p + low, count - low);
-    return load_lanes(p, low);
+    const size_t first = smaller(kPiece * kLanes, count);
+    return load_lanes(p + first, smaller(kLanes, count - first));
   }
 
  private:
@@ -54,73 +57,84 @@ struct ConsecutiveHalves {
 };
 
 #if defined(__AVX512F__)
-/// Halves of a block: the elements at even places and those at odd places.
-struct AlternateHalves {
-  template <bool kSecond, class T>
+/// Pieces of a block of thirty-two: the elements at even places and those at odd places.
+struct AlternatePieces {
+  template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
-    return load_alternate<kSecond>(p);
+    return load_alternate<kPiece == 1>(p);
   }
-  template <bool kSecond, class T>
+  template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
-    return load_alternate_partial<kSecond>(p, count);
+    return load_alternate_partial<kPiece == 1>(p, count);
   }
 };
-using Bf16Halves = AlternateHalves;
-
-/// Copies a row so that the halves of its blocks are consecutive, the last block padded with zeros.
-FORETOKEN_SIMD_INLINE void arrange(AlternateHalves, const float* x, size_t in_features, float* arranged) {
-  for (size_t k = 0; k < in_features; k += kBlock, arranged += kBlock) {
-    const size_t count = smaller(kBlock, in_features - k);
-    AlternateHalves::load_partial<false>(x + k, count).store(arranged);
-    AlternateHalves::load_partial<true>(x + k, count).store(arranged + kLanes);
-  }
-}
+using Bf16Pieces = AlternatePieces;
 #else
-using Bf16Halves = ConsecutiveHalves;
+using Bf16Pieces = ConsecutivePieces;
 #endif
 
-FORETOKEN_SIMD_INLINE void arrange(ConsecutiveHalves, const float* x, size_t in_features, float* arranged) {
-  for (size_t k = 0; k < in_features; k += kLanes, arranged += kLanes) {
-    F32x16::load_partial(x + k, smaller(kLanes, in_features - k)).store(arranged);
-  }
-  if ((in_features + kLanes - 1) / kLanes % 2 != 0) F32x16::zero().store(arranged);
-}
-
-/// Halves of the blocks of a row that `arrange` copied.
-struct ArrangedHalves {
-  template <bool kSecond>
+/// Pieces of the blocks of a row that `arrange` copied.
+struct ArrangedPieces {
+  template <size_t kPiece>
   static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
-    return F32x16::load(p + (kSecond ? kLanes : 0));
+    return F32x16::load(p + kPiece * kLanes);
   }
-  template <bool kSecond>
+  template <size_t kPiece>
   static FORETOKEN_SIMD_INLINE F32x16 load_partial(const float* p, size_t) {
-    return load<kSecond>(p);
+    return load<kPiece>(p);
   }
 };
 
-// A weight format is a class like these: rows that give halves of blocks, dequantised to float32, and how the activations must be
-// halved to match.
+/// Calls call(std::integral_constant) for every piece of a block of kBlock columns, in order.
+template <size_t kBlock, class Call>
+FORETOKEN_SIMD_INLINE void for_pieces(Call call) {
+  [&]<size_t... kPieces>(std::index_sequence<kPieces...>) __attribute__((always_inline)) {
+    (call(std::integral_constant<size_t, kPieces>()), ...);
+  }
+  (std::make_index_sequence<kBlock / kLanes>());
+}
+
+/// Copies a row so that the pieces of its blocks are consecutive, the last block padded with zeros.
+template <class Pieces, size_t kBlock>
+FORETOKEN_SIMD_INLINE void arrange(const float* x, size_t in_features, float* arranged) {
+  size_t k = 0;
+  for (; k + kBlock <= in_features; k += kBlock) {
+    for_pieces<kBlock>([&](auto piece) { Pieces::template load<piece>(x + k).store(arranged + k + piece * kLanes); });
+  }
+  if (k == in_features) return;
+  for_pieces<kBlock>(
+      [&](auto piece) { Pieces::template load_partial<piece>(x + k, in_features - k).store(arranged + k + piece * kLanes); });
+}
+
+// A weight format is a class like the one below. Its rows give the pieces of blocks as float32, and what else there is to
+// multiply: block_scale(k), sixteen lanes for the block at k, where kHasBlockScales; row_scale where kHasRowScale. Pieces is how
+// the activations must be cut to match.
 
 /// Weights [N, K] stored as they are computed with or as BF16.
-template <class Element, class HalvesOfBlock>
+template <class Element, class PiecesOfBlock>
 class PlainRows {
  public:
-  using Halves = HalvesOfBlock;
-
-  PlainRows(uint64_t address, size_t in_features) : data_(pointer<const Element>(address)), in_features_(in_features) {}
+  using Pieces = PiecesOfBlock;
 
   struct Row {
-    static constexpr size_t kElementBits = 8 * sizeof(Element);
+    static constexpr size_t kBlock = 2 * kLanes;
+    static constexpr size_t kBlockBytes = kBlock * sizeof(Element);
+    static constexpr bool kHasBlockScales = false;
+    static constexpr bool kHasRowScale = false;
     const Element* data;
-    template <bool kSecond>
+    template <size_t kPiece>
     FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const {
-      return Halves::template load<kSecond>(data + k);
+      return Pieces::template load<kPiece>(data + k);
     }
-    template <bool kSecond>
+    template <size_t kPiece>
     FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
-      return Halves::template load_partial<kSecond>(data + k, count);
+      return Pieces::template load_partial<kPiece>(data + k, count);
     }
   };
+
+  /// Matrix `matrix` of a stack.
+  PlainRows(const WeightParams& weight, size_t in_features, size_t matrix = 0)
+      : data_(pointer<const Element>(weight.codes) + matrix * weight.rows * in_features), in_features_(in_features) {}
   FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
   /// Where row n lies or would lie; for prefetching, also past the end.
   FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
@@ -132,14 +146,21 @@ class PlainRows {
   size_t in_features_;
 };
 
-using F32Rows = PlainRows<float, ConsecutiveHalves>;
-using Bf16Rows = PlainRows<uint16_t, Bf16Halves>;
+using F32Rows = PlainRows<float, ConsecutivePieces>;
+using Bf16Rows = PlainRows<uint16_t, Bf16Pieces>;
 
 template <size_t kRows, size_t kCols>
 struct Accumulators {
   F32x16 lanes[kRows][kCols];
 
-  /// One half of a block: each weight vector is loaded once and used for all rows.
+  FORETOKEN_SIMD_INLINE void clear() {
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (size_t c = 0; c < kCols; ++c) lanes[r][c] = F32x16::zero();
+    }
+  }
+  /// One piece of a block: each weight vector is loaded once and used for all rows.
   template <class LoadX, class LoadW>
   FORETOKEN_SIMD_INLINE void step(LoadX load_x, LoadW load_w) {
     F32x16 w[kCols];
@@ -152,36 +173,56 @@ struct Accumulators {
       for (size_t c = 0; c < kCols; ++c) lanes[r][c] = fma(x, w[c], lanes[r][c]);
     }
   }
+  /// All pieces of the block at k; unless kFull, only `count` of its columns are there.
+  template <class XPieces, bool kFull, class Row>
+  FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count) {
+    for_pieces<Row::kBlock>([&](auto piece) {
+      if constexpr (kFull) {
+        step([&](size_t r) { return XPieces::template load<piece>(x[r] + k); },
+             [&](size_t c) { return w[c].template load<piece>(k); });
+      } else {
+        step([&](size_t r) { return XPieces::template load_partial<piece>(x[r] + k, count); },
+             [&](size_t c) { return w[c].template load_partial<piece>(k, count); });
+      }
+    });
+  }
+  /// The same for a block whose sums are scaled before they are added.
+  template <class XPieces, bool kFull, class Row>
+  FORETOKEN_SIMD_INLINE void add_scaled_block(const float* const* x, const Row* w, size_t k, size_t count) {
+    Accumulators block;
+    block.clear();
+    block.template add_block<XPieces, kFull>(x, w, k, count);
+#pragma GCC unroll 8
+    for (size_t c = 0; c < kCols; ++c) {
+      const F32x16 scale = w[c].block_scale(k);
+#pragma GCC unroll 8
+      for (size_t r = 0; r < kRows; ++r) lanes[r][c] = fma(block.lanes[r][c], scale, lanes[r][c]);
+    }
+  }
 };
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]) for all kCols columns. The weights after them, at `next`, are prefetched in
 /// the order of their addresses.
-template <class XHalves, size_t kRows, size_t kCols, class Row>
+template <class XPieces, size_t kRows, size_t kCols, class Row>
 FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const char* next, float* sums) {
-  constexpr size_t kBlockBytes = kCols * kBlock * Row::kElementBits / 8;
+  constexpr size_t kGroupBytes = kCols * Row::kBlockBytes;
   Accumulators<kRows, kCols> acc;
-#pragma GCC unroll 8
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (size_t c = 0; c < kCols; ++c) acc.lanes[r][c] = F32x16::zero();
-  }
+  acc.clear();
+  const auto add = [&]<bool kFull>(std::bool_constant<kFull>, size_t k, size_t count) __attribute__((always_inline)) {
+    if constexpr (Row::kHasBlockScales) {
+      acc.template add_scaled_block<XPieces, kFull>(x, w, k, count);
+    } else {
+      acc.template add_block<XPieces, kFull>(x, w, k, count);
+    }
+  };
   size_t k = 0;
-  for (; k + kBlock <= in_features; k += kBlock) {
+  for (; k + Row::kBlock <= in_features; k += Row::kBlock) {
 #pragma GCC unroll 16
-    for (size_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(next + line, 0, 2);
-    next += kBlockBytes;
-    acc.step([&](size_t r) { return XHalves::template load<false>(x[r] + k); },
-             [&](size_t c) { return w[c].template load<false>(k); });
-    acc.step([&](size_t r) { return XHalves::template load<true>(x[r] + k); },
-             [&](size_t c) { return w[c].template load<true>(k); });
+    for (size_t line = 0; line < kGroupBytes; line += 64) __builtin_prefetch(next + line, 0, 2);
+    next += kGroupBytes;
+    add(std::true_type(), k, Row::kBlock);
   }
-  if (k < in_features) {
-    const size_t tail = in_features - k;
-    acc.step([&](size_t r) { return XHalves::template load_partial<false>(x[r] + k, tail); },
-             [&](size_t c) { return w[c].template load_partial<false>(k, tail); });
-    acc.step([&](size_t r) { return XHalves::template load_partial<true>(x[r] + k, tail); },
-             [&](size_t c) { return w[c].template load_partial<true>(k, tail); });
-  }
+  if (k < in_features) add(std::false_type(), k, in_features - k);
   size_t reduced = 0;
 #if defined(__AVX512F__)
   if constexpr (kRows >= 4 && kCols == 4) {
@@ -200,11 +241,16 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
       for (size_t c = 0; c < kCols; ++c) row[c] = reduce_add(acc.lanes[r][c]);
     }
   }
+  if constexpr (Row::kHasRowScale) {
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t c = 0; c < kCols; ++c) sums[r * kMaxTileColumns + c] *= w[c].row_scale;
+    }
+  }
 }
 
-template <size_t kRows, class XHalves, class Rows>
+template <size_t kRows, class XPieces, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
-  constexpr size_t kCols = kGroupColumns<kRows>;
+  constexpr size_t kCols = kGroupColumns<kRows, Rows::Row::kHasBlockScales>;
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
   for (size_t c0 = 0; c0 < columns; c0 += kCols) {
@@ -212,26 +258,26 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
     typename Rows::Row w[kCols];
     // Columns past the end repeat the last one; nobody reads their sums.
     for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
-    dot_group<XHalves, kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), sums + c0);
+    dot_group<XPieces, kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), sums + c0);
   }
 }
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], weights.row(first + c)) for r < rows <= kMaxTileRows, c < columns <=
-/// kMaxTileColumns. Sums past `columns` are overwritten with others. XHalves says how the rows
-/// of x lie: Rows::Halves as they come, ArrangedHalves after `arrange`.
-template <class XHalves, class Rows>
+/// kMaxTileColumns. Sums past `columns` are overwritten with others. XPieces says how the rows
+/// of x lie: Rows::Pieces as they come, ArrangedPieces after `arrange`.
+template <class XPieces, class Rows>
 void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
                float* sums) {
   switch (rows) {
-    case 1: return dot_columns<1, XHalves>(x, weights, first, columns, in_features, sums);
-    case 2: return dot_columns<2, XHalves>(x, weights, first, columns, in_features, sums);
+    case 1: return dot_columns<1, XPieces>(x, weights, first, columns, in_features, sums);
+    case 2: return dot_columns<2, XPieces>(x, weights, first, columns, in_features, sums);
 #if defined(__AVX2__)
-    case 3: return dot_columns<3, XHalves>(x, weights, first, columns, in_features, sums);
+    case 3: return dot_columns<3, XPieces>(x, weights, first, columns, in_features, sums);
 #endif
 #if defined(__AVX512F__)
-    case 4: return dot_columns<4, XHalves>(x, weights, first, columns, in_features, sums);
-    case 5: return dot_columns<5, XHalves>(x, weights, first, columns, in_features, sums);
-    case 6: return dot_columns<6, XHalves>(x, weights, first, columns, in_features, sums);
+    case 4: return dot_columns<4, XPieces>(x, weights, first, columns, in_features, sums);
+    case 5: return dot_columns<5, XPieces>(x, weights, first, columns, in_features, sums);
+    case 6: return dot_columns<6, XPieces>(x, weights, first, columns, in_features, sums);
 #endif
     default: return;
   }
@@ -241,7 +287,7 @@ void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t f
 template <class Rows>
 FORETOKEN_SIMD_INLINE void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns,
                                      size_t in_features, float* sums) {
-  tile_sums<typename Rows::Halves>(x, rows, weights, first, columns, in_features, sums);
+  tile_sums<typename Rows::Pieces>(x, rows, weights, first, columns, in_features, sums);
 }
 
 /// Calls group(first, count) for rows [0, rows) in groups of nearly equal size, none above kMaxTileRows.

@@ -1,6 +1,7 @@
 // Mixture of experts (core/ops/moe.h). Row-invariant: every sum comes from tile_sums, and the experts of a row are added in slot
 // order.
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/linear_fp8.h"
 #include "backends/cpu/kernels/linear_tile.h"
 #include "backends/cpu/kernels/moe_params.h"
 
@@ -135,14 +136,13 @@ FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t 
 
 template <class Rows>
 void moe_experts_up(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
-  const Rows weight(p.weight, p.in_features);
   for_expert_tiles(p, begin, end,
                    [&](size_t expert, const int32_t* pairs, size_t rows, const float* const* x, size_t column, size_t columns) {
-                     const size_t gate_row = expert * 2 * p.out_features + column;
+                     const Rows weight(p.weight, p.in_features, expert);
                      float gate[kMaxTileRows * kMaxTileColumns];
                      float up[kMaxTileRows * kMaxTileColumns];
-                     tile_sums(x, rows, weight, gate_row, columns, p.in_features, gate);
-                     tile_sums(x, rows, weight, gate_row + p.out_features, columns, p.in_features, up);
+                     tile_sums(x, rows, weight, column, columns, p.in_features, gate);
+                     tile_sums(x, rows, weight, p.out_features + column, columns, p.in_features, up);
                      for (size_t r = 0; r < rows; ++r) {
                        store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
                                       pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column);
@@ -152,11 +152,11 @@ void moe_experts_up(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
 
 template <class Rows>
 void moe_experts_down(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
-  const Rows weight(p.weight, p.in_features);
   for_expert_tiles(p, begin, end,
                    [&](size_t expert, const int32_t* pairs, size_t rows, const float* const* x, size_t column, size_t columns) {
+                     const Rows weight(p.weight, p.in_features, expert);
                      float sums[kMaxTileRows * kMaxTileColumns];
-                     tile_sums(x, rows, weight, expert * p.out_features + column, columns, p.in_features, sums);
+                     tile_sums(x, rows, weight, column, columns, p.in_features, sums);
                      for (size_t r = 0; r < rows; ++r) {
                        float* out = pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column;
                        __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
@@ -196,8 +196,12 @@ constexpr KernelEntry kEntries[] = {
     kernel_entry<MoeGroupParams, moe_group>("moe_group"),
     kernel_entry<MoeExpertsParams, moe_experts_up<F32Rows>>("moe_experts_up_f32"),
     kernel_entry<MoeExpertsParams, moe_experts_up<Bf16Rows>>("moe_experts_up_bf16"),
+    kernel_entry<MoeExpertsParams, moe_experts_up<Fp8RowRows>>("moe_experts_up_fp8_row"),
+    kernel_entry<MoeExpertsParams, moe_experts_up<Fp8BlockRows>>("moe_experts_up_fp8_block"),
     kernel_entry<MoeExpertsParams, moe_experts_down<F32Rows>>("moe_experts_down_f32"),
     kernel_entry<MoeExpertsParams, moe_experts_down<Bf16Rows>>("moe_experts_down_bf16"),
+    kernel_entry<MoeExpertsParams, moe_experts_down<Fp8RowRows>>("moe_experts_down_fp8_row"),
+    kernel_entry<MoeExpertsParams, moe_experts_down<Fp8BlockRows>>("moe_experts_down_fp8_block"),
     kernel_entry<MoeJoinParams, moe_join>("moe_join"),
 };
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/kernels/linear_params.h"
+
 namespace foretoken::cpu {
 
 /// Columns of a work item of the expert kernels.
@@ -37,7 +39,7 @@ static_assert(sizeof(MoeGroupParams) == 32);
 /// has pairs; a slot past the last such expert is empty.
 struct MoeExpertsParams {
   uint64_t x;               // pair p reads row p / pairs_per_row
-  uint64_t weight;          // [num_experts, weight_rows, in_features]
+  WeightParams weight;      // [num_experts, weight rows, in_features]
   uint64_t expert_offsets;  // [num_experts + 1] I32
   uint64_t expert_pairs;    // I32
   uint64_t out;             // [pairs, out_features]
@@ -49,7 +51,7 @@ struct MoeExpertsParams {
   uint32_t out_features;
   uint32_t reserved;
 };
-static_assert(sizeof(MoeExpertsParams) == 72);
+static_assert(sizeof(MoeExpertsParams) == 104);
 
 /// out[t] = sum_s topk_weights[t, s] * products[t, s] (+ sigmoid(shared_gate[t]) * shared[t]).
 /// Item i is column tile i % tiles of row i / tiles.

@@ -16,11 +16,13 @@ struct Tiles {
 
 /// How a launch is cut into items; results do not depend on it. Up to sixteen rows (decode, verify) each weight is read once, by
 /// one item, and an item is about 12 KiB of weights: enough to pay for itself, little enough to share out.
-Tiles tiles_for(uint32_t rows, uint32_t columns, uint32_t in_features) {
+Tiles tiles_for(uint32_t rows, const LinearWeight& weight) {
+  const auto columns = static_cast<uint32_t>(weight.out_features());
+  const size_t column_bytes = weight.bytes() / columns;
   const bool is_decode = rows <= 16;
   const uint32_t row_tile = is_decode ? rows : 48;
   uint32_t column_tile = is_decode ? 8 : 16;
-  while (is_decode && column_tile < 32 && size_t{2} * column_tile * in_features * sizeof(uint16_t) <= 12288) column_tile *= 2;
+  while (is_decode && column_tile < 32 && size_t{2} * column_tile * column_bytes <= 12288) column_tile *= 2;
   return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
 }
 
@@ -31,9 +33,9 @@ void add_linear(OpTable& table, const KernelModule& module) {
       [kernels](CommandList& cmd, const Linear& op) {
         const uint32_t rows = extent(op.x, 0);
         const uint32_t columns = extent(op.out, 1);
-        const Tiles tiles = tiles_for(rows, columns, extent(op.x, 1));
+        const Tiles tiles = tiles_for(rows, op.w);
         const LinearParams params{.x = op.x.address(),
-                                  .weight = op.w.weight.address(),
+                                  .weight = weight_params(op.w),
                                   .out = op.out.address(),
                                   .x_stride = stride(op.x),
                                   .out_stride = stride(op.out),
@@ -58,10 +60,10 @@ void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
       [kernels](CommandList& cmd, const LinearSiluMul& op) {
         const uint32_t rows = extent(op.x, 0);
         const uint32_t columns = extent(op.out, 1);
-        const Tiles tiles = tiles_for(rows, columns, extent(op.x, 1));
+        const Tiles tiles = tiles_for(rows, op.gate);
         const LinearSiluMulParams params{.x = op.x.address(),
-                                         .gate = op.gate.weight.address(),
-                                         .up = op.up.weight.address(),
+                                         .gate = weight_params(op.gate),
+                                         .up = weight_params(op.up),
                                          .out = op.out.address(),
                                          .x_stride = stride(op.x),
                                          .out_stride = stride(op.out),
@@ -94,7 +96,7 @@ void launch_argmax(CommandList& cmd, const LinearArgmax& op, const Kernel<Linear
   const uint64_t tile_sum = op.logprobs ? workspace + 2 * part_bytes : 0;
   const std::vector<Access> accesses = accesses_of(op);
   const LinearArgmaxParams params{.x = op.x.address(),
-                                  .weight = op.w.weight.address(),
+                                  .weight = weight_params(op.w),
                                   .tile_max = workspace,
                                   .tile_id = workspace + part_bytes,
                                   .tile_sum = tile_sum,

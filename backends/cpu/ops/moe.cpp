@@ -54,7 +54,7 @@ void add_moe_experts_up(OpTable& table, const KernelModule& module) {
         const uint32_t num_experts = extent(op.gate_up.weight, 0);
         const uint32_t num_pairs = extent(op.expert_pairs, 0);
         const MoeExpertsParams params{.x = op.x.address(),
-                                      .weight = op.gate_up.weight.address(),
+                                      .weight = weight_params(op.gate_up),
                                       .expert_offsets = op.expert_offsets.address(),
                                       .expert_pairs = op.expert_pairs.address(),
                                       .out = op.out.address(),
@@ -85,7 +85,7 @@ void launch_experts_down(CommandList& cmd, const MoeExpertsDown& op, const Kerne
   const uint32_t hidden_size = extent(op.out, 1);
   const std::vector<Access> accesses = accesses_of(op);
   const MoeExpertsParams params{.x = op.act.address(),
-                                .weight = op.down.weight.address(),
+                                .weight = weight_params(op.down),
                                 .expert_offsets = op.expert_offsets.address(),
                                 .expert_pairs = op.expert_pairs.address(),
                                 .out = checked_workspace("moe_experts_down", op.workspace, down_workspace_bytes(op)),

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/kernels/moe_params.h"
 #include "tests/unit/cpu_linear/kernels.h"
+#include "tests/unit/cpu_linear/weights.h"
 
 namespace foretoken::cpu {
 namespace {
@@ -79,25 +80,25 @@ TEST_P(CpuMoe, RoutesToTheLargestLogits) {
 }
 
 struct Experts {
-  size_t num_experts = 11, top_k = 3, hidden = 83, inner = 37;
-  std::vector<float> gate_up = random_floats(num_experts * 2 * inner * hidden, 5, 0.1F);
-  std::vector<float> down = random_floats(num_experts * hidden * inner, 6, 0.1F);
-  std::vector<uint16_t> gate_up_bf16 = round_to_bf16(gate_up);
-  std::vector<uint16_t> down_bf16 = round_to_bf16(down);
+  size_t num_experts = 11, top_k = 3, hidden = 144, inner = 48;
+  TestWeight gate_up, down;
+
+  explicit Experts(const TestFormat& format)
+      : gate_up(format, num_experts, 2 * inner, hidden, 5), down(format, num_experts, hidden, inner, 6) {}
 };
 
 struct RowInputs {
   std::vector<float> x, logits, shared, shared_gate;
 };
 
-std::vector<float> run_experts(Isa isa, const Experts& m, const RowInputs& in, size_t rows, bool bf16, bool with_shared) {
+std::vector<float> run_experts(Isa isa, const Experts& m, const RowInputs& in, size_t rows, bool with_shared) {
   const Routes routes = run_route(isa, in.logits, rows, m.num_experts, m.top_k, true);
   const size_t pairs = rows * m.top_k;
   const auto slots = static_cast<uint32_t>(std::min(pairs, m.num_experts));
   const auto tiles = [](size_t n) { return static_cast<uint32_t>((n + kExpertTileColumns - 1) / kExpertTileColumns); };
   std::vector<float> act(pairs * m.inner, kNan), products(pairs * m.hidden, kNan), out(rows * m.hidden, kNan);
   const MoeExpertsParams up{.x = address_of(in.x),
-                            .weight = bf16 ? address_of(m.gate_up_bf16) : address_of(m.gate_up),
+                            .weight = m.gate_up.params(),
                             .expert_offsets = address_of(routes.offsets),
                             .expert_pairs = address_of(routes.pairs),
                             .out = address_of(act),
@@ -108,16 +109,16 @@ std::vector<float> run_experts(Isa isa, const Experts& m, const RowInputs& in, s
                             .in_features = static_cast<uint32_t>(m.hidden),
                             .out_features = static_cast<uint32_t>(m.inner),
                             .reserved = 0};
-  run_kernel(isa, bf16 ? "moe_experts_up_bf16" : "moe_experts_up_f32", up, slots * tiles(m.inner), 3);
+  run_kernel(isa, m.gate_up.kernel("moe_experts_up"), up, slots * tiles(m.inner), 3);
   MoeExpertsParams down = up;
   down.x = address_of(act);
-  down.weight = bf16 ? address_of(m.down_bf16) : address_of(m.down);
+  down.weight = m.down.params();
   down.out = address_of(products);
   down.x_stride = m.inner;
   down.pairs_per_row = 1;
   down.in_features = static_cast<uint32_t>(m.inner);
   down.out_features = static_cast<uint32_t>(m.hidden);
-  run_kernel(isa, bf16 ? "moe_experts_down_bf16" : "moe_experts_down_f32", down, slots * tiles(m.hidden), 3);
+  run_kernel(isa, m.down.kernel("moe_experts_down"), down, slots * tiles(m.hidden), 3);
   const MoeJoinParams join{.products = address_of(products),
                            .topk_weights = address_of(routes.weights),
                            .shared = with_shared ? address_of(in.shared) : 0,
@@ -135,23 +136,17 @@ std::vector<float> run_experts(Isa isa, const Experts& m, const RowInputs& in, s
 /// Row `row` of the layer in float64.
 std::vector<double> expected_row(const Experts& m, const RowInputs& in, const Routes& routes, size_t row, bool with_shared) {
   std::vector<double> out(m.hidden, 0.0);
-  const auto dot = [](const float* a, const auto* b, size_t count) {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    return sum;
-  };
   for (size_t s = 0; s < m.top_k; ++s) {
     const auto expert = static_cast<size_t>(routes.ids[row * m.top_k + s]);
-    const float* gate_rows = m.gate_up.data() + expert * 2 * m.inner * m.hidden;
+    const float* x = in.x.data() + row * m.hidden;
     std::vector<double> act(m.inner);
     for (size_t i = 0; i < m.inner; ++i) {
-      const double gate = dot(gate_rows + i * m.hidden, in.x.data() + row * m.hidden, m.hidden);
-      const double up = dot(gate_rows + (m.inner + i) * m.hidden, in.x.data() + row * m.hidden, m.hidden);
+      const double gate = m.gate_up.dot(x, (2 * expert) * m.inner + i);
+      const double up = m.gate_up.dot(x, (2 * expert + 1) * m.inner + i);
       act[i] = gate / (1.0 + std::exp(-gate)) * up;
     }
     for (size_t h = 0; h < m.hidden; ++h) {
-      out[h] += static_cast<double>(routes.weights[row * m.top_k + s]) *
-                dot(m.down.data() + (expert * m.hidden + h) * m.inner, act.data(), m.inner);
+      out[h] += static_cast<double>(routes.weights[row * m.top_k + s]) * m.down.dot(act.data(), expert * m.hidden + h);
     }
   }
   if (with_shared) {
@@ -162,16 +157,18 @@ std::vector<double> expected_row(const Experts& m, const RowInputs& in, const Ro
 }
 
 TEST_P(CpuMoe, ExpertsAgreeWithFloat64AndRowsDoNotDependOnTheirCompany) {
-  const Experts m;
   const size_t rows = 29;
-  const RowInputs in{.x = random_floats(rows * m.hidden, 7),
-                     .logits = random_floats(rows * m.num_experts, 8),
-                     .shared = random_floats(rows * m.hidden, 9),
+  const Experts plain({WeightFormat::kF32});
+  const RowInputs in{.x = random_floats(rows * plain.hidden, 7),
+                     .logits = random_floats(rows * plain.num_experts, 8),
+                     .shared = random_floats(rows * plain.hidden, 9),
                      .shared_gate = random_floats(rows, 10)};
-  const Routes routes = run_route(GetParam(), in.logits, rows, m.num_experts, m.top_k, true);
-  for (const bool bf16 : {false, true}) {
+  const Routes routes = run_route(GetParam(), in.logits, rows, plain.num_experts, plain.top_k, true);
+  for (const TestFormat& format : formats_of(GetParam())) {
+    SCOPED_TRACE(format.kernel_suffix());
+    const Experts m(format);
     for (const bool with_shared : {false, true}) {
-      const std::vector<float> together = run_experts(GetParam(), m, in, rows, bf16, with_shared);
+      const std::vector<float> together = run_experts(GetParam(), m, in, rows, with_shared);
       for (size_t row = 0; row < rows; ++row) {
         const auto cut = [row](const std::vector<float>& all, size_t width) {
           return std::vector<float>(all.begin() + static_cast<ptrdiff_t>(row * width),
@@ -181,7 +178,7 @@ TEST_P(CpuMoe, ExpertsAgreeWithFloat64AndRowsDoNotDependOnTheirCompany) {
                             .logits = cut(in.logits, m.num_experts),
                             .shared = cut(in.shared, m.hidden),
                             .shared_gate = cut(in.shared_gate, 1)};
-        EXPECT_EQ(run_experts(GetParam(), m, one, 1, bf16, with_shared), cut(together, m.hidden)) << "row " << row;
+        EXPECT_EQ(run_experts(GetParam(), m, one, 1, with_shared), cut(together, m.hidden)) << "row " << row;
         const std::vector<double> expected = expected_row(m, in, routes, row, with_shared);
         double largest = 0.0, error = 0.0;
         for (size_t h = 0; h < m.hidden; ++h) {
