@@ -45,7 +45,8 @@ void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerS
                                     .delta_record = state.delta_record,
                                     .decay_record = state.decay_record,
                                     .out = delta.reshape(heads),
-                                    .update = step.update});
+                                    .update = step.update,
+                                    .precision = step.precision});
   ops::rms_norm_gated(cmd, delta.reshape(heads), z.reshape(heads), w_.norm, delta.reshape(heads), dims_.rms_norm_eps);
   step.linear(cmd, delta, w_.out_proj, s_.mixed.rows(0, rows));
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/op_schema.h"
+#include "core/ops/linear.h"
 
 namespace foretoken {
 
@@ -59,6 +60,7 @@ struct GatedDeltaRule {
   Tensor decay_record;     // [S, R, nv] F32: exp(g)
   Tensor out;              // [T, nv, dv]
   StateUpdate update = StateUpdate::kInPlace;
+  LinearPrecision precision = LinearPrecision::kExact;  // kBF16: queries, keys and the state as a factor may be rounded
 
   [[nodiscard]] std::array<const Tensor*, 12> operands() const {
     return {&qkv,         &b,     &a,          &A_log,        &dt_bias,      &query_start_loc,

@@ -13,6 +13,7 @@ struct DeltaShape {
   bool strided = false;
   DType dtype = DType::kF32;
   int64_t max_records = 8;
+  LinearPrecision precision = LinearPrecision::kExact;
 
   [[nodiscard]] int64_t channels() const { return 2 * num_key_heads * key_dim + num_value_heads * value_dim; }
   [[nodiscard]] int64_t num_slots() const { return num_sequences + 2; }
@@ -21,6 +22,7 @@ struct DeltaShape {
 
 constexpr StateUpdate kRecord = StateUpdate::kRecord;
 constexpr StateUpdate kInPlace = StateUpdate::kInPlace;
+constexpr LinearPrecision kPrefill = LinearPrecision::kBF16;
 
 constexpr DeltaShape kShapes[] = {
     {1, 1, 2, 4, 128, 128},
@@ -47,7 +49,8 @@ std::string name_of(const DeltaShape& shape) {
   using namespace case_parts;
   return sized("B", shape.num_sequences) + sized("_T", shape.num_rows) + sized("_nk", shape.num_key_heads) +
          sized("_nv", shape.num_value_heads) + sized("_dk", shape.key_dim) + sized("_dv", shape.value_dim) +
-         (shape.records() ? "_record" : "") + (shape.strided ? "_strided" : "") + activation_suffix(shape.dtype);
+         (shape.records() ? "_record" : "") + (shape.precision == kPrefill ? "_prefill" : "") +
+         (shape.strided ? "_strided" : "") + activation_suffix(shape.dtype);
 }
 
 Tensor rows_of(OperandMaker& maker, const DeltaShape& shape, int64_t width, const Fill& fill) {
@@ -110,6 +113,7 @@ GatedDeltaRule make_delta_rule(OperandMaker& maker, const DeltaShape& shape) {
   op.out = rows_of(maker, shape, shape.num_value_heads * shape.value_dim, {})
                .reshape({shape.num_rows, shape.num_value_heads, shape.value_dim});
   op.update = shape.update;
+  op.precision = shape.precision;
   return op;
 }
 
@@ -150,6 +154,18 @@ std::vector<OpCase<GatedDeltaRule>> GatedDeltaRule::cases() {
   std::vector<OpCase<GatedDeltaRule>> list;
   for (const DeltaShape& shape : kShapes) {
     list.push_back({.name = name_of(shape), .make = [shape](OperandMaker& maker) { return make_delta_rule(maker, shape); }});
+  }
+  static constexpr DeltaShape kPrefills[] = {
+      {1, 32, 2, 4, 128, 128, kInPlace, false, DType::kF32, 8, kPrefill},
+      {1, 200, 1, 2, 128, 128, kInPlace, false, DType::kF32, 8, kPrefill},
+      {1, 70, 1, 2, 64, 64, kInPlace, true, DType::kF32, 8, kPrefill},
+      {3, 50, 2, 2, 32, 128, kInPlace, false, DType::kF32, 8, kPrefill},
+      {1, 33, 1, 3, 5, 7, kInPlace, false, DType::kF32, 8, kPrefill},
+  };
+  for (const DeltaShape& shape : kPrefills) {
+    list.push_back({.name = name_of(shape),
+                    .make = [shape](OperandMaker& maker) { return make_delta_rule(maker, shape); },
+                    .tolerance_override = 1e-2});
   }
   return list;
 }

@@ -11,6 +11,10 @@ inline constexpr size_t kConvTile = 16;
 inline constexpr size_t kStateSlice = 64;
 /// Largest key head: bounds the private copy of a state slice.
 inline constexpr size_t kMaxKeyDim = 256;
+/// Largest key and value head of the kernel on AMX tiles. Keys come in multiples of 32, values in multiples of 64.
+inline constexpr size_t kAmxDeltaDim = 128;
+inline constexpr size_t kAmxDeltaKeyMultiple = 32;
+inline constexpr size_t kAmxDeltaValueMultiple = 64;
 
 /// Item i is channel tile i % tiles of sequence i / tiles, tiles = ceil(C / kConvTile).
 struct CausalConv1dSiluParams {
@@ -28,8 +32,9 @@ struct CausalConv1dSiluParams {
   size_t record_rows;
 };
 
-/// A value head has slices = ceil(dv / kStateSlice) and n = ceil(slices / slices_per_item) items. Item i is number i % n of value
+/// "gated_delta_rule": a value head has slices = ceil(dv / kStateSlice) and n = ceil(slices / slices_per_item) items. Item i is number i % n of value
 /// head i / n % nv of sequence i / n / nv. When recording, slices_per_item is 1: a private slice lives as long as its item.
+/// "amx_gated_delta_rule", which does not record: item i is value head i % nv of sequence i / nv.
 struct GatedDeltaRuleParams {
   const float* qkv;                // [T, 2*nk*dk + nv*dv]
   const float* b;                  // [T, nv]

@@ -26,7 +26,10 @@ std::vector<KernelEntry> kernels_for(Isa isa) {
     case Isa::kAvx512:
       FORETOKEN_ADD_CPU_KERNELS(avx512);
       append(list, onednn_kernels());
-      if (cpu_features().amx_bf16) avx512::add_amx_kernels(list);
+      if (cpu_features().amx_bf16) {
+        avx512::add_amx_kernels(list);
+        avx512::add_amx_delta_kernels(list);
+      }
       break;
   }
   return list;

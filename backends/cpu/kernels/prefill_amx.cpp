@@ -3,6 +3,7 @@
 // on their way out. The order of every sum depends on K alone.
 #include "backends/cpu/kernels/prefill_amx.h"
 
+#include "backends/cpu/kernels/amx_tiles.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/linear_tile.h"
 #include "backends/cpu/kernels/prefill_amx_params.h"
@@ -14,27 +15,6 @@ namespace {
 
 constexpr size_t kTileBytes = kAmxTile * kAmxDepth * sizeof(uint16_t);
 constexpr size_t kPair = 2;  // tiles of results in each direction
-
-/// GCC's tile instructions do not say which memory they read and write: nothing may move across them.
-FORETOKEN_SIMD_INLINE void memory_fence_for_compiler() { __asm__ volatile("" ::: "memory"); }
-
-/// Tile configuration: eight tiles of sixteen rows of 64 bytes, released when it goes.
-class TileConfiguration {
- public:
-  __attribute__((target("amx-tile"))) TileConfiguration() {
-    alignas(64) uint8_t bytes[64] = {};
-    bytes[0] = 1;  // palette
-    for (size_t tile = 0; tile < 8; ++tile) {
-      bytes[16 + 2 * tile] = 64;    // bytes of a row
-      bytes[48 + tile] = kAmxTile;  // rows
-    }
-    memory_fence_for_compiler();
-    _tile_loadconfig(bytes);
-  }
-  __attribute__((target("amx-tile"))) ~TileConfiguration() { _tile_release(); }
-  TileConfiguration(const TileConfiguration&) = delete;
-  TileConfiguration& operator=(const TileConfiguration&) = delete;
-};
 
 /// sums[n][t] for 32 rows of W and 32 rows of x: `w` and `w_next` each start sixteen rows of W, `x` and `x_next` a packed block
 /// each.

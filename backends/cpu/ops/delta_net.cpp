@@ -85,6 +85,19 @@ Availability accepts_delta_rule(const GatedDeltaRule& op) {
   return activations_are_f32({&op.qkv, &op.b, &op.a, &op.out});
 }
 
+Availability accepts_amx_delta_rule(const Kernel<GatedDeltaRuleParams>& kernel, const GatedDeltaRule& op) {
+  if (op.precision != LinearPrecision::kBF16) return Availability::no("the call asks for exact activations");
+  if (!kernel) return Availability::no("this CPU has no AMX-BF16 tiles, or a lower set is forced");
+  if (op.update != StateUpdate::kInPlace) return Availability::no("records nothing");
+  const size_t key_dim = dimension(op.state, 2);
+  const size_t value_dim = dimension(op.state, 3);
+  if (key_dim > kAmxDeltaDim || key_dim % kAmxDeltaKeyMultiple != 0 || value_dim > kAmxDeltaDim ||
+      value_dim % kAmxDeltaValueMultiple != 0) {
+    return Availability::no("key heads in multiples of 32 and value heads in multiples of 64, both up to 128");
+  }
+  return activations_are_f32({&op.qkv, &op.b, &op.a, &op.out});
+}
+
 }  // namespace
 
 void add_delta_net_ops(OpTable& table, const KernelModule& module) {
@@ -98,6 +111,13 @@ void add_delta_net_ops(OpTable& table, const KernelModule& module) {
         return activations_are_f32({&op.x, &op.out});
       });
 
+  const auto amx = module.resolve_optional<GatedDeltaRuleParams>("amx_gated_delta_rule");
+  table.add<GatedDeltaRule>(
+      "amx",
+      [amx](CommandList& cmd, const GatedDeltaRule& op) {
+        amx(cmd, items(dimension(op.state_slots, 0) * dimension(op.state, 1)), delta_rule_params(op), accesses_of(op));
+      },
+      [amx](const GatedDeltaRule& op) { return accepts_amx_delta_rule(amx, op); });
   table.add<GatedDeltaRule>(
       "cpu",
       [kernel = module.resolve<GatedDeltaRuleParams>("gated_delta_rule")](CommandList& cmd, const GatedDeltaRule& op) {

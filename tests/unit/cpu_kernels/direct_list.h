@@ -91,7 +91,9 @@ class DirectModule final : public KernelModule {
     KernelFn function;
   };
 
-  explicit DirectModule(Isa isa) {
+  /// `first` are found before those of `isa`.
+  explicit DirectModule(Isa isa, const std::vector<KernelEntry>& first) {
+    for (const KernelEntry& entry : first) codes_.push_back(std::make_unique<Code>(entry));
     for (const KernelEntry& entry : kernels_for(isa)) codes_.push_back(std::make_unique<Code>(entry));
   }
 
@@ -110,7 +112,9 @@ class DirectModule final : public KernelModule {
 /// Launches run at once, in ranges of at most `range` items, the last range first: as many threads in any order would.
 class DirectList final : public CommandList {
  public:
-  explicit DirectList(Isa isa, uint32_t range = UINT32_MAX) : module_(isa), range_(range) {
+  explicit DirectList(Isa isa, uint32_t range = UINT32_MAX, const std::vector<KernelEntry>& first = {})
+      : module_(isa, first), range_(range) {
+    add_amx_ops(ops_, module_);
     add_norm_ops(ops_, module_);
     add_attention_ops(ops_, module_);
     add_delta_net_ops(ops_, module_);
