@@ -279,6 +279,10 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& or
       text.integer("mtp_num_hidden_layers", 0, 64, text.integer("num_nextn_predict_layers", 0, 64, default_mtp_layers));
   config.mtp_use_dedicated_embeddings = text.boolean("mtp_use_dedicated_embeddings", false);
   config.eos_token_ids = read_eos(text, config.vocab_size).value_or(std::vector<int32_t>{});
+  const json* quantization = text.find("quantization_config");
+  if (quantization != nullptr && quantization->is_object() && quantization->contains("quant_method")) {
+    config.quant_method = shown((*quantization)["quant_method"]);
+  }
   return config;
 }
 

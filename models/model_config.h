@@ -43,6 +43,7 @@ struct ModelConfig {
   bool mtp_use_dedicated_embeddings = false;
   std::vector<LayerType> layer_types;
   std::vector<int32_t> eos_token_ids;  // of generation_config.json, else of config.json
+  std::string quant_method;            // as JSON, for messages about tensors that are missing; precision is what the tensors say
 
   [[nodiscard]] bool is_moe() const { return num_experts > 0; }
   /// Rotated dimensions of a head, even.

@@ -9,6 +9,7 @@
 #include "backends/ops.h"
 #include "core/error.h"
 #include "models/weight_map.h"
+#include "models/weight_values.h"
 
 namespace foretoken {
 namespace {
@@ -19,24 +20,8 @@ constexpr size_t kUploadBytes = size_t{8} << 20;
 
 /// Refuses formats that this device has no kernels for, before anything is allocated.
 void check_formats(const GpuBackend& backend, const WeightSource& source, const std::vector<PlannedTensor>& tensors) {
-  const Capabilities& capabilities = backend.capabilities();
   for (const PlannedTensor& planned : tensors) {
-    if (!planned.unsupported.empty()) {
-      throw Error(ErrorCode::kUnsupported, {.what = "tensor " + planned.name + " cannot be loaded: " + planned.unsupported,
-                                            .where = source.name(),
-                                            .got = std::string(to_string(planned.format))});
-    }
-    const Availability storable = capabilities.weight_format(planned.format).storable;
-    if (storable) continue;
-    std::string usable;
-    for (const WeightFormatSupport& support : capabilities.weight_formats) {
-      if (support.storable) usable.append(usable.empty() ? "" : ", ").append(to_string(support.format));
-    }
-    throw Error(ErrorCode::kUnsupported, {.what = "tensor " + planned.name + " is in a format that " + capabilities.device_name +
-                                                  " cannot use: " + storable.reason(),
-                                          .where = source.name(),
-                                          .expected = usable.empty() ? "none: this device stores no weights" : usable,
-                                          .got = std::string(to_string(planned.format))});
+    if (planned.is_matrix) backend.capabilities().require_storable(planned.format, "tensor " + planned.name, source.name());
   }
 }
 
@@ -87,8 +72,8 @@ class Uploader {
     for (const Job& job : jobs_) {
       if (const auto recipe = recipe_for(job)) {
         generate(job, *recipe);
-      } else if (job.planned->conversion != Conversion::kNone) {
-        upload_converted(job);
+      } else if (job.planned->conversion != Conversion::kNone || job.piece->copies > 1) {
+        upload_changed(job);
       } else {
         upload(job);
       }
@@ -107,6 +92,15 @@ class Uploader {
     if (options_.progress) options_.progress(done_, total_);
   }
 
+  /// Refuses what no kernel can compute with, in bytes that begin at `begin` of the piece.
+  void check(const Job& job, uint64_t begin, std::span<const std::byte> bytes) const {
+    const SourceTensor& tensor = source_.tensors()[job.piece->tensor];
+    if (tensor.dtype == DType::kE4M3) check_e4m3(tensor, job.piece->source_begin + begin, bytes);
+    if (!job.planned->is_scale || tensor.dtype == DType::kE4M3) return;
+    const bool divides = job.planned->part == WeightPart::kKvScales || job.planned->conversion == Conversion::kReciprocal;
+    check_scales(tensor, job.piece->source_begin + begin, bytes, divides);
+  }
+
   static BufferView destination(const Job& job, uint64_t begin, size_t bytes) {
     return job.planned->slot->view().slice(static_cast<size_t>(job.piece->target_begin + begin), bytes);
   }
@@ -114,7 +108,8 @@ class Uploader {
   /// A recipe makes whole tensors of the dtype that the source declares.
   [[nodiscard]] std::optional<RandomRecipe> recipe_for(const Job& job) const {
     const SourceTensor& tensor = source_.tensors()[job.piece->tensor];
-    const bool whole = job.piece->source_begin == 0 && job.piece->bytes == tensor.bytes && tensor.dtype == job.planned->dtype;
+    const bool whole = job.piece->source_begin == 0 && job.piece->bytes == tensor.bytes && job.piece->copies == 1 &&
+                       tensor.dtype == job.planned->dtype;
     return whole && job.planned->conversion == Conversion::kNone ? source_.recipe(job.piece->tensor) : std::nullopt;
   }
 
@@ -135,31 +130,44 @@ class Uploader {
     for (uint64_t begin = 0; begin < job.piece->bytes; begin += kUploadBytes) {
       const auto count = static_cast<size_t>(std::min<uint64_t>(kUploadBytes, job.piece->bytes - begin));
       const auto bytes = source_.read(job.piece->tensor, job.piece->source_begin + begin, count, scratch_);
+      check(job, begin, bytes);
       stream_->upload(bytes, destination(job, begin, count));
       source_.release(bytes);
       report(count);
     }
   }
 
-  /// Converted tensors are small: norms, per-head constants, scales.
-  void upload_converted(const Job& job) {
+  /// For small pieces: norms, per-head constants, scales.
+  void upload_changed(const Job& job) {
     const auto bytes = source_.read(job.piece->tensor, job.piece->source_begin, static_cast<size_t>(job.piece->bytes), scratch_);
-    const bool is_bf16 = job.planned->conversion == Conversion::kBf16ToF32;
-    const size_t width = is_bf16 ? sizeof(uint16_t) : sizeof(float);
-    std::vector<float> values(bytes.size() / width);
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (is_bf16) {
-        uint16_t bits = 0;
-        std::memcpy(&bits, bytes.data() + i * width, width);
-        values[i] = bf16_to_float(bits);
-      } else {
-        std::memcpy(&values[i], bytes.data() + i * width, width);
-        values[i] = 1.0F / values[i];
-      }
-    }
-    stream_->upload(std::as_bytes(std::span(values)), job.planned->slot->view());
+    check(job, 0, bytes);
+    const std::vector<std::byte> once = converted(job, bytes);
+    std::vector<std::byte> repeated;
+    repeated.reserve(once.size() * static_cast<size_t>(job.piece->copies));
+    for (uint64_t copy = 0; copy < job.piece->copies; ++copy) repeated.insert(repeated.end(), once.begin(), once.end());
+    stream_->upload(repeated, destination(job, 0, repeated.size()));
     source_.release(bytes);
     report(job.piece->bytes);
+  }
+
+  [[nodiscard]] std::vector<std::byte> converted(const Job& job, std::span<const std::byte> bytes) const {
+    const Conversion conversion = job.planned->conversion;
+    if (conversion == Conversion::kNone) return {bytes.begin(), bytes.end()};
+    const size_t width = conversion == Conversion::kBf16ToF32 ? sizeof(uint16_t) : sizeof(float);
+    std::vector<std::byte> result(bytes.size() / width * sizeof(float));
+    for (size_t i = 0; i < bytes.size() / width; ++i) {
+      uint16_t bits = 0;
+      float value = 0.0F;
+      if (conversion == Conversion::kBf16ToF32) {
+        std::memcpy(&bits, bytes.data() + i * width, width);
+        value = bf16_to_float(bits);
+      } else {
+        std::memcpy(&value, bytes.data() + i * width, width);
+        value = 1.0F / value;
+      }
+      std::memcpy(result.data() + i * sizeof(float), &value, sizeof(float));
+    }
+    return result;
   }
 
   const WeightSource& source_;

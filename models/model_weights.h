@@ -33,9 +33,9 @@ struct LoadedModel {
 };
 
 /// Loads all weights of a model onto a device; a source that has recipes instead of bytes is generated there. Linear weights keep
-/// their format; norms, A_log, dt_bias and the convolution become F32. Throws what plan_weights throws; Unsupported for a weight
-/// format that the device cannot store, with the tensor and the device's reason; OutOfMemory; DeviceError. Whatever it throws, it
-/// leaves nothing allocated.
+/// their format; norms, A_log, dt_bias and the convolution become F32. Throws what plan_weights throws; FormatError for
+/// E4M3 codes that are NaN and for scales that no weight can have; Unsupported for a weight format that the device cannot store,
+/// with the tensor and the device's reason; OutOfMemory; DeviceError. Whatever it throws, it leaves nothing allocated.
 [[nodiscard]] LoadedModel load_model(GpuBackend& backend, const WeightSource& source, const ModelConfig& config,
                                      const LoadOptions& options = {});
 

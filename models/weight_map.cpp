@@ -27,6 +27,7 @@ class ModelMapper {
   void map_lm_head(const std::string& prefix);
   void map_layer(const std::string& prefix, bool full_attention, DecoderLayerWeights& layer);
   void map_attention(const std::string& prefix, GatedAttentionWeights& w);
+  void map_kv_scales(const std::string& prefix, GatedAttentionWeights& w);
   void map_delta_net(const std::string& prefix, GatedDeltaNetWeights& w);
   void map_interleaved_projections(const std::string& prefix, GatedDeltaNetWeights& w);
   void map_mlp(const std::string& prefix, MlpWeights& w, int64_t intermediate_size, WeightPart part);
@@ -46,7 +47,7 @@ class ModelMapper {
 
 std::string ModelMapper::trunk_prefix() const {
   for (const std::string_view prefix : kTrunkPrefixes) {
-    if (catalog_.contains(std::string(prefix) + "embed_tokens.weight")) return std::string(prefix);
+    if (catalog_.has_prefix(std::string(prefix) + "embed_tokens.")) return std::string(prefix);
   }
   throw Error(ErrorCode::kFormatError, {.what = "tensor embed_tokens.weight is missing",
                                         .where = catalog_.source().name(),
@@ -56,7 +57,7 @@ std::string ModelMapper::trunk_prefix() const {
 
 void ModelMapper::map_target() {
   const std::string prefix = trunk_prefix();
-  planner_.add_table(prefix + "embed_tokens.weight", plan_.target.embed_tokens, {config_.vocab_size, config_.hidden_size});
+  planner_.add_table(prefix + "embed_tokens", plan_.target.embed_tokens, {config_.vocab_size, config_.hidden_size});
   plan_.target.layers.resize(static_cast<size_t>(config_.num_hidden_layers));
   for (size_t i = 0; i < plan_.target.layers.size(); ++i) {
     map_layer(prefix + "layers." + std::to_string(i) + ".", config_.layer_types[i] == LayerType::kFullAttention,
@@ -107,6 +108,30 @@ void ModelMapper::map_attention(const std::string& prefix, GatedAttentionWeights
   planner_.add_linear(prefix + "o_proj", w.o_proj, hidden_size, query_size, WeightPart::kAttention);
   map_norm(prefix + "q_norm", w.q_norm, config_.head_dim);
   map_norm(prefix + "k_norm", w.k_norm, config_.head_dim);
+  map_kv_scales(prefix, w);
+}
+
+/// Scales of an FP8 cache that some exporters put beside the projections, or into the layer.
+void ModelMapper::map_kv_scales(const std::string& prefix, GatedAttentionWeights& w) {
+  const auto take = [&](const std::string& side) {
+    for (const std::string& name : {side + "_scale", side + "_proj." + side + "_scale", "attn." + side + "_scale"}) {
+      if (const auto found = catalog_.take(prefix + name)) return found;
+    }
+    return std::optional<size_t>();
+  };
+  const std::optional<size_t> key = take("k");
+  const std::optional<size_t> value = take("v");
+  if (key.has_value() != value.has_value()) {
+    const SourceTensor& alone = catalog_.tensor(key ? *key : *value);
+    throw Error(ErrorCode::kFormatError, {.what = "tensor " + alone.name + " is the scale of one side of the KV cache only",
+                                          .where = alone.origin,
+                                          .expected = "a k_scale and a v_scale, or neither",
+                                          .got = describe(alone)});
+  }
+  if (key) planner_.add_kv_scale(*key, w.k_scale);
+  if (value) planner_.add_kv_scale(*value, w.v_scale);
+  // That of the queries belongs to attention in FP8, which this library does not compute.
+  catalog_.take(prefix + "q_scale");
 }
 
 void ModelMapper::map_delta_net(const std::string& prefix, GatedDeltaNetWeights& w) {
@@ -161,8 +186,8 @@ void ModelMapper::map_interleaved_projections(const std::string& prefix, GatedDe
 }
 
 void ModelMapper::map_mlp(const std::string& prefix, MlpWeights& w, int64_t intermediate_size, WeightPart part) {
-  planner_.add_linear(prefix + "gate_proj", w.gate_proj, intermediate_size, config_.hidden_size, part);
-  planner_.add_linear(prefix + "up_proj", w.up_proj, intermediate_size, config_.hidden_size, part);
+  planner_.add_pair(prefix + "gate_proj", w.gate_proj, prefix + "up_proj", w.up_proj, intermediate_size, config_.hidden_size,
+                    part);
   planner_.add_linear(prefix + "down_proj", w.down_proj, config_.hidden_size, intermediate_size, part);
 }
 
@@ -177,21 +202,21 @@ void ModelMapper::map_experts(const std::string& prefix, MoeWeights& w) {
   const int64_t experts = config_.num_experts;
   const int64_t inner = config_.moe_intermediate_size;
   const int64_t hidden_size = config_.hidden_size;
-  if (catalog_.contains(prefix + "gate_up_proj") || catalog_.contains(prefix + "down_proj")) {
-    planner_.add_fused(prefix + "gate_up_proj", w.gate_up_proj, experts, 2 * inner, hidden_size, WeightPart::kExperts);
-    planner_.add_fused(prefix + "down_proj", w.down_proj, experts, hidden_size, inner, WeightPart::kExperts);
-    return;
-  }
   std::vector<StoredLinear> gate_up;
   std::vector<StoredLinear> down;
-  for (int64_t expert = 0; expert < experts; ++expert) {
+  const bool fused = catalog_.has_prefix(prefix + "gate_up_proj") || catalog_.has_prefix(prefix + "down_proj");
+  if (fused) {
+    gate_up = find_fused(catalog_, prefix + "gate_up_proj", experts, 2 * inner, hidden_size);
+    down = find_fused(catalog_, prefix + "down_proj", experts, hidden_size, inner);
+  }
+  for (int64_t expert = 0; expert < experts && !fused; ++expert) {
     const std::string base = prefix + std::to_string(expert) + ".";
     gate_up.push_back(find_linear(catalog_, base + "gate_proj", inner, hidden_size));
     gate_up.push_back(find_linear(catalog_, base + "up_proj", inner, hidden_size));
     down.push_back(find_linear(catalog_, base + "down_proj", hidden_size, inner));
   }
-  planner_.add_stack(gate_up, w.gate_up_proj, experts, WeightPart::kExperts);
-  planner_.add_stack(down, w.down_proj, experts, WeightPart::kExperts);
+  planner_.add_stack(gate_up, w.gate_up_proj, experts, 2, WeightPart::kExperts);
+  planner_.add_stack(down, w.down_proj, experts, 1, WeightPart::kExperts);
 }
 
 std::string ModelMapper::mtp_prefix() const {
@@ -256,13 +281,14 @@ std::string_view to_string(WeightPart part) {
     case WeightPart::kSharedExpert: return "shared_expert";
     case WeightPart::kFc: return "fc";
     case WeightPart::kLmHead: return "lm_head";
+    case WeightPart::kKvScales: return "kv_scales";
   }
   return "unknown";
 }
 
 std::unique_ptr<WeightPlan> plan_weights(const WeightSource& source, const ModelConfig& config) {
   auto plan = std::make_unique<WeightPlan>();
-  WeightCatalog catalog(source);
+  WeightCatalog catalog(source, config.quant_method);
   WeightPlanner planner(catalog, *plan);
   ModelMapper mapper(planner, config, *plan);
   mapper.map_target();

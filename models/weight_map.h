@@ -24,10 +24,12 @@ enum class WeightPart : uint8_t {
   kExperts,
   kSharedExpert,
   kFc,
-  kLmHead
+  kLmHead,
+  kKvScales
 };
 
-/// "embed_tokens", "norms", "self_attn", "linear_attn", "mlp", "router", "experts", "shared_expert", "fc", "lm_head".
+/// "embed_tokens", "norms", "self_attn", "linear_attn", "mlp", "router", "experts", "shared_expert", "fc", "lm_head",
+/// "kv_scales".
 [[nodiscard]] std::string_view to_string(WeightPart part);
 
 enum class Conversion : uint8_t {
@@ -42,6 +44,7 @@ struct WeightPiece {
   uint64_t source_begin = 0;
   uint64_t bytes = 0;
   uint64_t target_begin = 0;  // in bytes of the planned tensor
+  uint64_t copies = 1;        // behind each other
 };
 
 /// One tensor to be made in device memory.
@@ -55,8 +58,8 @@ struct PlannedTensor {
   WeightPart part = WeightPart::kNorms;
   WeightFormat format = WeightFormat::kBF16;  // of the weight that it belongs to
   bool is_scale = false;                      // of that weight
+  bool is_matrix = false;                     // of a linear weight or the embedding: the device must store its format
   bool draft = false;                         // of the draft head
-  std::string unsupported{};                  // why it cannot be loaded, whatever the device; empty: it can
 
   [[nodiscard]] uint64_t bytes() const { return dtype_bytes(dtype, static_cast<size_t>(shape.num_elements())); }
 };
@@ -76,8 +79,11 @@ struct WeightPlan {
 
 /// Finds every weight of the model. Precision is decided per tensor, from its dtype and its scale siblings, never from the
 /// config. Throws FormatError that names the tensor, what was expected and what is there: missing, misshapen, of a wrong dtype, a
-/// scale without its weight or the other way round, or one that no layer takes (vision towers apart); Unsupported for packings of
-/// other libraries (GPTQ, AWQ, pack-quantized integers).
+/// scale without its weight or the other way round, or one that no layer takes (vision towers apart); Unsupported for methods of
+/// quantisation that this library does not read (GPTQ, AWQ, MXFP4, integers, ...) and for a quantised embedding.
+///
+/// Fused files and files with a tensor per expert give the same plan of the same weights: the scales of parts that become one
+/// tensor are repeated for the rows, blocks or groups of rows that LinearWeight has.
 [[nodiscard]] std::unique_ptr<WeightPlan> plan_weights(const WeightSource& source, const ModelConfig& config);
 
 }  // namespace foretoken

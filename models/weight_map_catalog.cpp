@@ -17,7 +17,7 @@ bool is_vision(std::string_view name) {
   return std::ranges::any_of(kVisionPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-std::string describe_expected(std::initializer_list<DType> dtypes, std::initializer_list<Shape> shapes) {
+std::string describe_expected(std::initializer_list<DType> dtypes, const std::vector<Shape>& shapes) {
   std::string text;
   for (const DType dtype : dtypes) text.append(text.empty() ? "" : " or ").append(to_string(dtype));
   bool first = true;
@@ -32,8 +32,11 @@ std::string describe_expected(std::initializer_list<DType> dtypes, std::initiali
 
 std::string describe(const SourceTensor& tensor) { return tensor.dtype_name + " " + tensor.shape.to_string(); }
 
-WeightCatalog::WeightCatalog(const WeightSource& source)
-    : source_(source), by_name_(index_by_name(source.tensors())), taken_(source.tensors().size(), false) {}
+WeightCatalog::WeightCatalog(const WeightSource& source, std::string quant_method)
+    : source_(source),
+      quant_method_(std::move(quant_method)),
+      by_name_(index_by_name(source.tensors())),
+      taken_(source.tensors().size(), false) {}
 
 bool WeightCatalog::has_prefix(std::string_view prefix) const {
   const auto next = by_name_.lower_bound(prefix);
@@ -50,10 +53,12 @@ std::optional<size_t> WeightCatalog::take(std::string_view name) {
 size_t WeightCatalog::require(std::string_view name, const std::string& expected) {
   const std::optional<size_t> index = take(name);
   if (!index) {
-    throw Error(ErrorCode::kFormatError, {.what = "tensor " + std::string(name) + " is missing",
-                                          .where = source_.name(),
-                                          .expected = expected,
-                                          .got = "no tensor of that name"});
+    throw Error(ErrorCode::kFormatError,
+                {.what = "tensor " + std::string(name) + " is missing",
+                 .where = source_.name(),
+                 .expected = expected,
+                 .got = "no tensor of that name" +
+                        (quant_method_.empty() ? "" : ", and a config that says `quant_method` " + quant_method_)});
   }
   return *index;
 }
@@ -64,7 +69,7 @@ size_t WeightCatalog::require(std::string_view name, std::initializer_list<DType
   return index;
 }
 
-void WeightCatalog::check(size_t index, std::initializer_list<DType> dtypes, std::initializer_list<Shape> shapes) const {
+void WeightCatalog::check(size_t index, std::initializer_list<DType> dtypes, const std::vector<Shape>& shapes) const {
   const SourceTensor& found = tensor(index);
   const bool dtype_fits = found.dtype && std::ranges::find(dtypes, *found.dtype) != dtypes.end();
   const bool shape_fits = std::ranges::find(shapes, found.shape) != shapes.end();

@@ -14,7 +14,8 @@ namespace foretoken {
 
 class WeightCatalog {
  public:
-  explicit WeightCatalog(const WeightSource& source);
+  /// `quant_method` is what the config says: only for the message about a weight that is missing.
+  WeightCatalog(const WeightSource& source, std::string quant_method);
 
   [[nodiscard]] const WeightSource& source() const { return source_; }
   [[nodiscard]] const SourceTensor& tensor(size_t index) const { return source_.tensors()[index]; }
@@ -27,7 +28,7 @@ class WeightCatalog {
   /// Takes `name` and checks it. Throws FormatError with the allowed dtypes and the shape.
   size_t require(std::string_view name, std::initializer_list<DType> dtypes, const Shape& shape);
   /// Throws FormatError unless the tensor has one of `dtypes` and one of `shapes`.
-  void check(size_t index, std::initializer_list<DType> dtypes, std::initializer_list<Shape> shapes) const;
+  void check(size_t index, std::initializer_list<DType> dtypes, const std::vector<Shape>& shapes) const;
   /// One more than the largest N of the names `prefix`N.*; 0 when there is none. Throws FormatError for an N that is no number.
   [[nodiscard]] size_t count_indices(std::string_view prefix) const;
   /// Marks every tensor under `prefix` as taken.
@@ -37,6 +38,7 @@ class WeightCatalog {
 
  private:
   const WeightSource& source_;
+  std::string quant_method_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::vector<bool> taken_;
 };

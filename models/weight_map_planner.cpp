@@ -1,29 +1,22 @@
 #include "models/weight_map_planner.h"
 
-#include <algorithm>
-
 #include "core/error.h"
+#include "models/weight_map_assembly.h"
 
 namespace foretoken {
 namespace {
 
-constexpr int64_t kBlock = 128;  // FP8 block scales
-
-Shape stacked_shape(int64_t experts, int64_t rows, int64_t columns) {
-  return experts == 0 ? Shape{rows, columns} : Shape{experts, rows / experts, columns};
+[[noreturn]] void throw_unlike(const WeightCatalog& catalog, const StoredLinear& stored, const StoredLinear& first,
+                               const char* what) {
+  throw Error(ErrorCode::kFormatError, {.what = "tensor " + stored.name + what,
+                                        .where = catalog.tensor(stored.weight.tensor).origin,
+                                        .expected = first.describe() + " as in " + first.name,
+                                        .got = stored.describe()});
 }
 
-/// Why these parts cannot be one weight, whatever the device; empty when they can.
-std::string stacking_obstacle(const WeightCatalog& catalog, const std::vector<StoredLinear>& parts) {
-  if (parts.size() == 1) return {};
-  for (const StoredLinear& part : parts) {
-    if (part.format == WeightFormat::kNvfp4) return "NVFP4 parts of one weight each with their own global scale";
-    if (part.format == WeightFormat::kFp8Row && part.scale_rows(catalog) != part.n)
-      return "FP8 parts of one weight with one scale each";
-    if (part.format == WeightFormat::kFp8Block && part.n % kBlock != 0)
-      return "FP8 block scales that straddle parts of one weight";
-  }
-  return {};
+bool alike(const StoredLinear& a, const StoredLinear& b) {
+  return a.format == b.format && a.scale.has_value() == b.scale.has_value() && a.scale_dtype == b.scale_dtype &&
+         a.reciprocal_global_scale == b.reciprocal_global_scale;
 }
 
 }  // namespace
@@ -50,89 +43,78 @@ void WeightPlanner::add_f32(const std::string& name, Tensor& slot, const Shape& 
   planned.conversion = is_bf16 ? Conversion::kBf16ToF32 : Conversion::kNone;
 }
 
-void WeightPlanner::add_table(const std::string& name, Tensor& slot, const Shape& shape) {
-  const size_t index = catalog_.require(name, {DType::kF32, DType::kBF16}, shape);
-  const DType dtype = *catalog_.tensor(index).dtype;
-  const WeightFormat format = dtype == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
-  add(name, slot, dtype, shape, WeightPart::kEmbedding, format)
-      .pieces.push_back({.tensor = index, .bytes = catalog_.tensor(index).bytes});
+void WeightPlanner::add_table(const std::string& base, Tensor& slot, const Shape& shape) {
+  const StoredLinear stored = find_linear(catalog_, base, shape[0], shape[1]);
+  const SourceTensor& tensor = catalog_.tensor(stored.weight.tensor);
+  if (stored.scale) {
+    throw Error(ErrorCode::kUnsupported, {.what = "tensor " + stored.name + " is a quantised embedding, which is not supported",
+                                          .where = tensor.origin,
+                                          .expected = "F32 or BF16",
+                                          .got = stored.describe()});
+  }
+  PlannedTensor& planned = add(stored.name, slot, code_dtype(stored.format), shape, WeightPart::kEmbedding, stored.format);
+  planned.pieces.push_back({.tensor = stored.weight.tensor, .bytes = tensor.bytes});
+  planned.is_matrix = true;
 }
 
 void WeightPlanner::add_linear(const std::string& base, LinearWeight& slot, int64_t n, int64_t k, WeightPart part) {
-  add_stack({find_linear(catalog_, base, n, k)}, slot, 0, part);
+  add_stack({find_linear(catalog_, base, n, k)}, slot, 0, 1, part);
 }
 
-void WeightPlanner::add_stack(const std::vector<StoredLinear>& parts, LinearWeight& slot, int64_t experts, WeightPart part) {
-  const StoredLinear& first = parts.front();
-  const bool is_row = first.format == WeightFormat::kFp8Row;
-  int64_t rows = 0;
-  int64_t scale_rows = 0;
-  std::vector<WeightPiece> weights;
-  std::vector<WeightPiece> scales;
-  const auto append = [&](std::vector<WeightPiece>& pieces, size_t tensor) {
-    const uint64_t begin = pieces.empty() ? 0 : pieces.back().target_begin + pieces.back().bytes;
-    pieces.push_back({.tensor = tensor, .bytes = catalog_.tensor(tensor).bytes, .target_begin = begin});
-  };
-  for (const StoredLinear& stored : parts) {
-    const auto scale_dtype = [&](const StoredLinear& s) { return s.scale ? catalog_.tensor(*s.scale).dtype : std::nullopt; };
-    if (stored.format != first.format || scale_dtype(stored) != scale_dtype(first)) {
-      throw Error(ErrorCode::kFormatError,
-                  {.what = "tensor " + stored.name + " is stored unlike others that form one weight with it",
-                   .where = catalog_.tensor(stored.weight).origin,
-                   .expected = std::string(to_string(first.format)) + " as in " + first.name,
-                   .got = std::string(to_string(stored.format))});
-    }
-    rows += stored.n;
-    append(weights, stored.weight);
-    if (!stored.scale) continue;
-    scale_rows += stored.scale_rows(catalog_);
-    append(scales, *stored.scale);
+void WeightPlanner::add_pair(const std::string& base, LinearWeight& slot, const std::string& other_base, LinearWeight& other_slot,
+                             int64_t n, int64_t k, WeightPart part) {
+  const StoredLinear stored = find_linear(catalog_, base, n, k);
+  const StoredLinear other = find_linear(catalog_, other_base, n, k);
+  if (other.format != stored.format || other.scale_extent != stored.scale_extent) {
+    throw_unlike(catalog_, other, stored, " is stored unlike its partner");
   }
+  add_stack({stored}, slot, 0, 1, part);
+  add_stack({other}, other_slot, 0, 1, part);
+}
+
+void WeightPlanner::add_stack(const std::vector<StoredLinear>& parts, LinearWeight& slot, int64_t experts, int64_t row_groups,
+                              WeightPart part) {
+  std::vector<WeightSegment> segments;
+  for (const StoredLinear& stored : parts) {
+    if (!alike(stored, parts.front())) {
+      throw_unlike(catalog_, stored, parts.front(), " is stored unlike others that form one weight with it");
+    }
+    segments.push_back({.stored = &stored, .begin = 0, .count = stored.n});
+  }
+  add_assembly(WeightAssembly(std::move(segments), experts, row_groups), slot, part);
+}
+
+void WeightPlanner::add_rows(const StoredLinear& stored, const std::vector<RowRange>& rows, LinearWeight& slot, WeightPart part) {
+  std::vector<WeightSegment> segments;
+  for (const RowRange& range : rows) segments.push_back({.stored = &stored, .begin = range.begin, .count = range.count});
+  add_assembly(WeightAssembly(std::move(segments), 0, 1), slot, part);
+}
+
+void WeightPlanner::add_assembly(const WeightAssembly& assembly, LinearWeight& slot, WeightPart part) {
+  const StoredLinear& first = assembly.first();
   slot.format = first.format;
-  const std::string obstacle = stacking_obstacle(catalog_, parts);
+  slot.block_rows = static_cast<int32_t>(assembly.block_rows());
   const auto add_part = [&](Tensor& target, DType dtype, const Shape& shape, std::vector<WeightPiece> pieces) -> PlannedTensor& {
     PlannedTensor& planned = add(first.name, target, dtype, shape, part, first.format);
     planned.pieces = std::move(pieces);
     planned.is_scale = &target != &slot.weight;
-    planned.unsupported = obstacle;
+    planned.is_matrix = true;
     return planned;
   };
-  add_part(slot.weight, first.dtype(), stacked_shape(experts, rows, first.k), std::move(weights));
-  if (!first.scale) return;
-  const Shape matrix = stacked_shape(experts, scale_rows, first.scale_columns());
-  const Shape row = experts == 0 ? Shape{scale_rows} : Shape{experts, scale_rows / experts};
-  add_part(slot.scale, *catalog_.tensor(*first.scale).dtype, is_row ? row : matrix, std::move(scales));
+  add_part(slot.weight, code_dtype(first.format), assembly.shape(), assembly.weights());
+  if (first.scale) add_part(slot.scale, first.scale_dtype, assembly.scales_shape(), assembly.scales());
   if (!first.global_scale) return;
-  PlannedTensor& global =
-      add_part(slot.global_scale, DType::kF32, {1}, {{.tensor = *first.global_scale, .bytes = sizeof(float)}});
+  PlannedTensor& global = add_part(slot.global_scale, DType::kF32, assembly.global_scales_shape(), assembly.global_scales());
   if (first.reciprocal_global_scale) global.conversion = Conversion::kReciprocal;
 }
 
-void WeightPlanner::add_fused(const std::string& name, LinearWeight& slot, int64_t experts, int64_t n, int64_t k,
-                              WeightPart part) {
-  const Shape shape{experts, n, k};
-  const size_t index = catalog_.require(name, {DType::kF32, DType::kBF16}, shape);
-  const DType dtype = *catalog_.tensor(index).dtype;
-  slot.format = dtype == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
-  add(name, slot.weight, dtype, shape, part, slot.format)
-      .pieces.push_back({.tensor = index, .bytes = catalog_.tensor(index).bytes});
-}
-
-void WeightPlanner::add_rows(const StoredLinear& stored, const std::vector<RowRange>& rows, LinearWeight& slot, WeightPart part) {
-  const size_t row_bytes = dtype_bytes(stored.dtype(), static_cast<size_t>(stored.k));
-  std::vector<WeightPiece> pieces;
-  int64_t count = 0;
-  for (const RowRange& range : rows) {
-    pieces.push_back({.tensor = stored.weight,
-                      .source_begin = static_cast<uint64_t>(range.begin) * row_bytes,
-                      .bytes = static_cast<uint64_t>(range.count) * row_bytes,
-                      .target_begin = static_cast<uint64_t>(count) * row_bytes});
-    count += range.count;
-  }
-  slot.format = stored.format;
-  PlannedTensor& planned = add(stored.name, slot.weight, stored.dtype(), {count, stored.k}, part, stored.format);
-  planned.pieces = std::move(pieces);
-  if (stored.scale) planned.unsupported = "interleaved projections in a quantised format";
+void WeightPlanner::add_kv_scale(size_t tensor, Tensor& slot) {
+  catalog_.check(tensor, {DType::kF32, DType::kBF16}, {{}, {1}});
+  const SourceTensor& stored = catalog_.tensor(tensor);
+  PlannedTensor& planned = add(stored.name, slot, DType::kF32, {1}, WeightPart::kKvScales, WeightFormat::kF32);
+  planned.pieces.push_back({.tensor = tensor, .bytes = stored.bytes});
+  planned.conversion = stored.dtype == DType::kBF16 ? Conversion::kBf16ToF32 : Conversion::kNone;
+  planned.is_scale = true;
 }
 
 }  // namespace foretoken

@@ -15,6 +15,8 @@ struct RowRange {
   int64_t count = 0;
 };
 
+class WeightAssembly;
+
 class WeightPlanner {
  public:
   WeightPlanner(WeightCatalog& catalog, WeightPlan& plan) : catalog_(catalog), plan_(plan) {}
@@ -25,18 +27,24 @@ class WeightPlanner {
 
   /// A tensor that layers want in F32: stored as F32 or BF16 of shape `stored`, which may differ from `shape` in extents of 1.
   void add_f32(const std::string& name, Tensor& slot, const Shape& stored, const Shape& shape, WeightPart part);
-  /// The embedding, F32 or BF16.
-  void add_table(const std::string& name, Tensor& slot, const Shape& shape);
+  /// The embedding, F32 or BF16. Throws Unsupported for one that is quantised.
+  void add_table(const std::string& base, Tensor& slot, const Shape& shape);
   /// `base`.weight with its scales.
   void add_linear(const std::string& base, LinearWeight& slot, int64_t n, int64_t k, WeightPart part);
-  /// One weight [`experts`, rows, K] from several stored ones, in this order. Throws FormatError when their formats differ.
-  void add_stack(const std::vector<StoredLinear>& parts, LinearWeight& slot, int64_t experts, WeightPart part);
-  /// One weight [`experts`, n, k] stored as it is, without the suffix .weight: F32 or BF16.
-  void add_fused(const std::string& name, LinearWeight& slot, int64_t experts, int64_t n, int64_t k, WeightPart part);
+  /// Two matrices [n, k] that one kernel reads side by side. Throws FormatError when their formats differ.
+  void add_pair(const std::string& base, LinearWeight& slot, const std::string& other_base, LinearWeight& other_slot, int64_t n,
+                int64_t k, WeightPart part);
+  /// One weight [`experts`, rows, K] from several stored ones, in this order, `row_groups` of equal size to an expert. Throws
+  /// FormatError when their formats differ.
+  void add_stack(const std::vector<StoredLinear>& parts, LinearWeight& slot, int64_t experts, int64_t row_groups,
+                 WeightPart part);
   /// The given rows of a stored weight, in this order, as a weight of their own.
   void add_rows(const StoredLinear& stored, const std::vector<RowRange>& rows, LinearWeight& slot, WeightPart part);
+  /// A scale of an attention layer's K or V cache, one F32 value stored as F32 or BF16.
+  void add_kv_scale(size_t tensor, Tensor& slot);
 
  private:
+  void add_assembly(const WeightAssembly& assembly, LinearWeight& slot, WeightPart part);
   PlannedTensor& add(const std::string& name, Tensor& slot, DType dtype, const Shape& shape, WeightPart part,
                      WeightFormat format);
 

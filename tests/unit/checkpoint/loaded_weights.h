@@ -1,4 +1,4 @@
-// Loads a checkpoint on the CPU backend and reads weights back.
+// Loads a checkpoint on a backend that stores every format, whatever this machine is, and reads weights back.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/registry.h"
 #include "models/checkpoint.h"
 #include "models/model_weights.h"
+#include "tests/support/reference_backend.h"
 #include "tests/unit/checkpoint/editable_checkpoint.h"
 #include "tests/unit/checkpoint/test_files.h"
 
@@ -19,12 +19,9 @@ namespace foretoken::test {
 class LoadedWeights {
  public:
   explicit LoadedWeights(const WeightSource& source, const ModelConfig& config, const LoadOptions& options = {})
-      : backend_(BackendRegistry::instance().open("cpu")), stream_(backend_->create_stream()) {
-    model_ = load_model(*backend_, source, config, options);
-  }
+      : stream_(backend_.create_stream()), model_(load_model(backend_, source, config, options)) {}
 
   [[nodiscard]] const LoadedModel& model() const { return model_; }
-  [[nodiscard]] GpuBackend& backend() { return *backend_; }
   [[nodiscard]] std::vector<std::byte> bytes(const Tensor& tensor) const {
     std::vector<std::byte> host(tensor.bytes());
     stream_->download(tensor.view(), host);
@@ -35,7 +32,7 @@ class LoadedWeights {
   [[nodiscard]] std::map<std::string, std::vector<std::byte>> all() const;
 
  private:
-  std::unique_ptr<GpuBackend> backend_;
+  ReferenceBackend backend_;
   std::unique_ptr<Stream> stream_;
   LoadedModel model_;
 };
