@@ -15,7 +15,7 @@ class Runner {
       : backend_(backend),
         options_(options),
         report_(report),
-        expectations_(options.expectations ? *options.expectations : expectations_for(backend.capabilities().backend)),
+        expectations_(options.expectations ? *options.expectations : expectations_for(backend.capabilities())),
         stream_(backend.create_stream()) {}
 
   template <class Op>

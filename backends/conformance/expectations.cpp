@@ -12,6 +12,18 @@ Expectations expectations_for(std::string_view backend) {
   return {};
 }
 
+Expectations expectations_for(const Capabilities& capabilities) {
+  Expectations list = expectations_for(capabilities.backend);
+  for (const WeightFormatSupport& support : capabilities.weight_formats) {
+    if (support.storable) continue;
+    for (const char* op : {"linear", "linear_silu_mul", "linear_argmax", "moe_experts_up", "moe_experts_down"}) {
+      list.unsupported.push_back(
+          {.op = op, .case_contains = "_" + std::string(to_string(support.format)), .reason = support.storable.reason()});
+    }
+  }
+  return list;
+}
+
 const Expectation* find_expectation(const std::vector<Expectation>& list, std::string_view op, std::string_view case_name) {
   const auto found = std::ranges::find_if(list, [&](const Expectation& expectation) {
     return (expectation.op == "*" || expectation.op == op) && case_name.find(expectation.case_contains) != std::string_view::npos;

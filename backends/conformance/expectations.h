@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/capabilities.h"
+
 namespace foretoken {
 
 /// Which cases an expectation is about, and why.
@@ -21,6 +23,9 @@ struct Expectations {
 
 /// The lists of a backend, by the name in its capabilities; empty for one that has none.
 [[nodiscard]] Expectations expectations_for(std::string_view backend);
+
+/// The same for a device, and what follows from its capabilities: operators do not take weights in a format that it cannot store.
+[[nodiscard]] Expectations expectations_for(const Capabilities& capabilities);
 
 /// The first expectation of `list` that covers the case; null when there is none.
 [[nodiscard]] const Expectation* find_expectation(const std::vector<Expectation>& list, std::string_view op,

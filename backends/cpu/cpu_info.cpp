@@ -69,7 +69,7 @@ std::vector<WeightFormatSupport> weight_formats(Isa isa) {
                     .fast = decodes_fast,
                     .native = Availability::no("CPUs do not compute with FP8")});
   }
-  const Availability has_nvfp4 = Availability::no("no kernel for this format in this version");
+  const Availability has_nvfp4 = isa >= Isa::kAvx2 ? Availability::yes() : Availability::no(std::string(kNvfp4Needs));
   list.push_back({.format = WeightFormat::kNvfp4,
                   .storable = has_nvfp4,
                   .fast = has_nvfp4,

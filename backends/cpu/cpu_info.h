@@ -30,6 +30,9 @@ struct CpuFeatures {
 /// for an unknown name and Unsupported for a set that this machine lacks.
 [[nodiscard]] Isa select_isa(const char* forced);
 
+/// Why the scalar kernels have no NVFP4.
+inline constexpr std::string_view kNvfp4Needs = "needs AVX2, and the scalar instruction set is in use";
+
 /// Capabilities of the CPU as a device whose pool has `num_threads` threads and whose kernels are those of `isa`.
 [[nodiscard]] Capabilities cpu_capabilities(Isa isa, int num_threads);
 

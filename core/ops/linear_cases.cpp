@@ -25,6 +25,8 @@ constexpr WeightKind kFp8TensorBF16{.format = WeightFormat::kFp8Row, .scale_dtyp
 constexpr WeightKind kFp8Block{.format = WeightFormat::kFp8Block};
 constexpr WeightKind kFp8BlockBF16{.format = WeightFormat::kFp8Block, .scale_dtype = DType::kBF16};
 constexpr WeightKind kFp8Block32{.format = WeightFormat::kFp8Block, .block_rows = 32};
+constexpr WeightKind kNvfp4{.format = WeightFormat::kNvfp4};
+constexpr WeightKind kNvfp4G2{.format = WeightFormat::kNvfp4, .num_global_scales = 2};
 constexpr WeightKind kFp8Block1{.format = WeightFormat::kFp8Block, .scale_dtype = DType::kBF16, .block_rows = 1};
 
 constexpr LinearShape kShapes[] = {
@@ -78,6 +80,18 @@ constexpr LinearShape kShapes[] = {
     {33, 512, 200, kFp8BlockBF16},
     {40, 320, 192, kFp8BlockBF16, DType::kF32, false, LinearPrecision::kBF16},
     {128, 200, 130, kFp8Block, DType::kF32, true, LinearPrecision::kBF16},
+    {1, 1024, 512, kNvfp4},
+    {1, 5120, 64, kNvfp4},
+    {2, 17408, 16, kNvfp4},
+    {4, 192, 320, kNvfp4G2},
+    {3, 1008, 34, kNvfp4G2},
+    {5, 48, 33, kNvfp4, DType::kF32, true},
+    {6, 2576, 40, kNvfp4, DType::kF32, true},
+    {7, 80, 64, kNvfp4},
+    {1, 16, 1, kNvfp4},
+    {16, 1024, 64, kNvfp4},
+    {33, 512, 98, kNvfp4G2},
+    {64, 192, 96, kNvfp4, DType::kF32, false, LinearPrecision::kBF16},
 };
 
 std::string name_of(const LinearShape& shape) {
@@ -201,12 +215,15 @@ std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
       {3, 33, 7, kF32Weight},
       {4, 192, 500, kBF16Weight, DType::kF32, true},
       {4, 1024, 500, kBF16Weight, DType::kBF16},
-      {1, 1024, 2000, kFp8Row},
+      {1, 1024, 300, kFp8Row},
       {5, 100, 129, kFp8TensorBF16},
       {4, 192, 500, kFp8RowBF16, DType::kF32, true},
-      {1, 1024, 2000, kFp8BlockBF16},
-      {8, 192, 1000, kFp8Block},
+      {1, 1024, 300, kFp8BlockBF16},
+      {8, 192, 500, kFp8Block},
       {3, 300, 333, kFp8Block32, DType::kF32, true},
+      {1, 1024, 300, kNvfp4},
+      {8, 192, 500, kNvfp4G2},
+      {3, 304, 333, kNvfp4, DType::kF32, true},
   };
   std::vector<OpCase<LinearArgmax>> list;
   for (const LinearShape& shape : kHeads) {

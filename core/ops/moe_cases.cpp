@@ -23,6 +23,8 @@ constexpr WeightKind kFp8Row{.format = WeightFormat::kFp8Row};
 constexpr WeightKind kFp8RowBF16{.format = WeightFormat::kFp8Row, .scale_dtype = DType::kBF16};
 constexpr WeightKind kFp8Block{.format = WeightFormat::kFp8Block};
 constexpr WeightKind kFp8BlockBF16{.format = WeightFormat::kFp8Block, .scale_dtype = DType::kBF16};
+constexpr WeightKind kNvfp4{.format = WeightFormat::kNvfp4};
+constexpr WeightKind kNvfp4G2{.format = WeightFormat::kNvfp4, .num_global_scales = 2};
 constexpr WeightKind kFp8Block32{.format = WeightFormat::kFp8Block, .block_rows = 32};
 
 constexpr MoeShape kShapes[] = {
@@ -47,6 +49,10 @@ constexpr MoeShape kShapes[] = {
     {5, 8, 2, 200, 100, kFp8BlockBF16, true},
     {6, 4, 2, 192, 96, kFp8Block32},
     {9, 16, 2, 64, 32, kFp8Block32, false, DType::kF32, true},
+    {1, 8, 4, 256, 128, kNvfp4G2},
+    {5, 8, 2, 192, 64, kNvfp4},
+    {3, 4, 3, 48, 16, kNvfp4G2, true},
+    {9, 16, 2, 64, 32, kNvfp4, false, DType::kF32, true},
 };
 
 std::string name_of(const MoeShape& shape) {

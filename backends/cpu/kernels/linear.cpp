@@ -1,6 +1,7 @@
 // linear, linear_silu_mul and linear_argmax (core/ops/linear.h). Row-invariant: every sum comes from tile_sums.
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/linear_fp8.h"
+#include "backends/cpu/kernels/linear_nvfp4.h"
 #include "backends/cpu/kernels/linear_params.h"
 #include "backends/cpu/kernels/linear_prefill.h"
 #include "backends/cpu/kernels/linear_tile.h"
@@ -190,10 +191,21 @@ constexpr KernelEntry kEntries[] = {
     kernel_entry<LinearArgmaxCombineParams, linear_argmax_combine>("linear_argmax_combine"),
 };
 
+#if defined(__AVX2__)
+constexpr KernelEntry kNvfp4Entries[] = {
+    kernel_entry<LinearParams, linear<Nvfp4Rows>>("linear_nvfp4"),
+    kernel_entry<LinearSiluMulParams, linear_silu_mul<Nvfp4Rows>>("linear_silu_mul_nvfp4"),
+    kernel_entry<LinearArgmaxParams, linear_argmax<Nvfp4Rows>>("linear_argmax_nvfp4"),
+};
+#endif
+
 }  // namespace
 
 void add_linear_kernels(std::vector<KernelEntry>& list) {
   append(list, kEntries);
+#if defined(__AVX2__)
+  append(list, kNvfp4Entries);
+#endif
   add_prefill_kernels(list);
 }
 

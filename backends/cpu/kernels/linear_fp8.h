@@ -51,8 +51,9 @@ class Fp8Matrix {
     const size_t scale_rows = (weight.rows + rows_per_scale_ - 1) / rows_per_scale_;
     scales_ = pointer<const char>(weight.scale) + matrix * scale_rows * scale_bytes_;
   }
-  FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
-    return pointer<const char>(reinterpret_cast<uintptr_t>(codes_) + n * in_features_);
+  /// Scales are few; nobody prefetches them.
+  FORETOKEN_SIMD_INLINE RowAddress address_of(size_t n) const {
+    return {reinterpret_cast<uintptr_t>(codes_) + n * in_features_, 0};
   }
 
  protected:
@@ -78,6 +79,7 @@ class Fp8RowRows : public Fp8Matrix {
   struct Row : Fp8Codes {
     static constexpr size_t kBlock = 2 * kLanes;
     static constexpr size_t kBlockBytes = kBlock;
+    static constexpr size_t kBlockScaleBytes = 0;
     static constexpr bool kHasBlockScales = false;
     static constexpr bool kHasRowScale = true;
     float row_scale;
@@ -93,12 +95,14 @@ class Fp8BlockRows : public Fp8Matrix {
   struct Row : Fp8Codes {
     static constexpr size_t kBlock = 128;
     static constexpr size_t kBlockBytes = kBlock;
+    static constexpr size_t kBlockScaleBytes = 0;
     static constexpr bool kHasBlockScales = true;
     static constexpr bool kHasRowScale = true;
     static constexpr float row_scale = kE4M3Unit;
     const char* scales;
     bool scale_is_bf16;
-    FORETOKEN_SIMD_INLINE F32x16 block_scale(size_t k) const {
+    template <bool kFull>
+    FORETOKEN_SIMD_INLINE F32x16 block_scale(size_t k, size_t) const {
       return F32x16::broadcast(scale_at(scales, k / kBlock, scale_is_bf16));
     }
   };

@@ -6,10 +6,10 @@
 // K and the format alone. Instruction-level parallelism comes from several rows and columns at a time.
 #pragma once
 
-#include <utility>
+#include <type_traits>
 
 #include "backends/cpu/kernels/linear_params.h"
-#include "backends/cpu/kernels/simd.h"
+#include "backends/cpu/kernels/linear_pieces.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
 
@@ -31,84 +31,17 @@ template <size_t kRows, bool kHasBlockScales>
 inline constexpr size_t kGroupColumns = kRows == 1 ? 2 : 1;
 #endif
 
-FORETOKEN_SIMD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+/// Where codes and scales of a row lie, as numbers: they may be beyond the end.
+struct RowAddress {
+  uintptr_t codes;
+  uintptr_t scales;  // those along K
 
-template <class T>
-FORETOKEN_SIMD_INLINE T* pointer(uint64_t address) {
-  return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
-}
-
-/// Pieces of a block: sixteen columns after sixteen columns. For activations and weights alike.
-struct ConsecutivePieces {
-  template <size_t kPiece, class T>
-  static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
-    return F32x16::load(p + kPiece * kLanes);
-  }
-  /// Of a block that has only `count` elements; the others are 0.
-  template <size_t kPiece, class T>
-  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
-    const size_t first = smaller(kPiece * kLanes, count);
-    return load_lanes(p + first, smaller(kLanes, count - first));
-  }
-
- private:
-  static FORETOKEN_SIMD_INLINE F32x16 load_lanes(const float* p, size_t count) { return F32x16::load_partial(p, count); }
-  static FORETOKEN_SIMD_INLINE F32x16 load_lanes(const uint16_t* p, size_t count) { return load_partial_bf16(p, count); }
+  static FORETOKEN_SIMD_INLINE void prefetch(uintptr_t address) { __builtin_prefetch(pointer<const char>(address), 0, 2); }
 };
-
-#if defined(__AVX512F__)
-/// Pieces of a block of thirty-two: the elements at even places and those at odd places.
-struct AlternatePieces {
-  template <size_t kPiece, class T>
-  static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
-    return load_alternate<kPiece == 1>(p);
-  }
-  template <size_t kPiece, class T>
-  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
-    return load_alternate_partial<kPiece == 1>(p, count);
-  }
-};
-using Bf16Pieces = AlternatePieces;
-#else
-using Bf16Pieces = ConsecutivePieces;
-#endif
-
-/// Pieces of the blocks of a row that `arrange` copied.
-struct ArrangedPieces {
-  template <size_t kPiece>
-  static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
-    return F32x16::load(p + kPiece * kLanes);
-  }
-  template <size_t kPiece>
-  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const float* p, size_t) {
-    return load<kPiece>(p);
-  }
-};
-
-/// Calls call(std::integral_constant) for every piece of a block of kBlock columns, in order.
-template <size_t kBlock, class Call>
-FORETOKEN_SIMD_INLINE void for_pieces(Call call) {
-  [&]<size_t... kPieces>(std::index_sequence<kPieces...>) __attribute__((always_inline)) {
-    (call(std::integral_constant<size_t, kPieces>()), ...);
-  }
-  (std::make_index_sequence<kBlock / kLanes>());
-}
-
-/// Copies a row so that the pieces of its blocks are consecutive, the last block padded with zeros.
-template <class Pieces, size_t kBlock>
-FORETOKEN_SIMD_INLINE void arrange(const float* x, size_t in_features, float* arranged) {
-  size_t k = 0;
-  for (; k + kBlock <= in_features; k += kBlock) {
-    for_pieces<kBlock>([&](auto piece) { Pieces::template load<piece>(x + k).store(arranged + k + piece * kLanes); });
-  }
-  if (k == in_features) return;
-  for_pieces<kBlock>(
-      [&](auto piece) { Pieces::template load_partial<piece>(x + k, in_features - k).store(arranged + k + piece * kLanes); });
-}
 
 // A weight format is a class like the one below. Its rows give the pieces of blocks as float32, and what else there is to
 // multiply: block_scale(k), sixteen lanes for the block at k, where kHasBlockScales; row_scale where kHasRowScale. Pieces is how
-// the activations must be cut to match.
+// the activations must be cut to match; where that takes arranging, skip(k) gives the row without its first k columns.
 
 /// Weights [N, K] stored as they are computed with or as BF16.
 template <class Element, class PiecesOfBlock>
@@ -119,6 +52,7 @@ class PlainRows {
   struct Row {
     static constexpr size_t kBlock = 2 * kLanes;
     static constexpr size_t kBlockBytes = kBlock * sizeof(Element);
+    static constexpr size_t kBlockScaleBytes = 0;
     static constexpr bool kHasBlockScales = false;
     static constexpr bool kHasRowScale = false;
     const Element* data;
@@ -137,8 +71,8 @@ class PlainRows {
       : data_(pointer<const Element>(weight.codes) + matrix * weight.rows * in_features), in_features_(in_features) {}
   FORETOKEN_SIMD_INLINE Row row(size_t n) const { return {data_ + n * in_features_}; }
   /// Where row n lies or would lie; for prefetching, also past the end.
-  FORETOKEN_SIMD_INLINE const char* address_of(size_t n) const {
-    return pointer<const char>(reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(Element));
+  FORETOKEN_SIMD_INLINE RowAddress address_of(size_t n) const {
+    return {reinterpret_cast<uintptr_t>(data_) + n * in_features_ * sizeof(Element), 0};
   }
 
  private:
@@ -194,35 +128,50 @@ struct Accumulators {
     block.template add_block<XPieces, kFull>(x, w, k, count);
 #pragma GCC unroll 8
     for (size_t c = 0; c < kCols; ++c) {
-      const F32x16 scale = w[c].block_scale(k);
+      const F32x16 scale = w[c].template block_scale<kFull>(k, count);
 #pragma GCC unroll 8
       for (size_t r = 0; r < kRows; ++r) lanes[r][c] = fma(block.lanes[r][c], scale, lanes[r][c]);
     }
   }
 };
 
-/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]) for all kCols columns. The weights after them, at `next`, are prefetched in
-/// the order of their addresses.
-template <class XPieces, size_t kRows, size_t kCols, class Row>
-FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const char* next, float* sums) {
-  constexpr size_t kGroupBytes = kCols * Row::kBlockBytes;
-  Accumulators<kRows, kCols> acc;
-  acc.clear();
-  const auto add = [&]<bool kFull>(std::bool_constant<kFull>, size_t k, size_t count) __attribute__((always_inline)) {
+/// Prefetches weights in the order of their addresses while kCols rows before them are read.
+template <class Row, size_t kCols>
+struct NextInOrder {
+  RowAddress next;
+
+  /// With block k / Row::kBlock.
+  FORETOKEN_SIMD_INLINE void prefetch(size_t k) const {
+    constexpr size_t kBytes = kCols * Row::kBlockBytes;
+    constexpr size_t kScaleBytes = kCols * Row::kBlockScaleBytes;
+#pragma GCC unroll 16
+    for (size_t line = 0; line < kBytes; line += 64) RowAddress::prefetch(next.codes + k / Row::kBlock * kBytes + line);
+    if constexpr (kScaleBytes > 0) RowAddress::prefetch(next.scales + k / Row::kBlock * kScaleBytes);
+  }
+};
+
+/// Adds the products of the first `count` columns to `acc`, and prefetches others on the way.
+template <class XPieces, size_t kRows, size_t kCols, class Row, class Next>
+FORETOKEN_SIMD_INLINE void accumulate(Accumulators<kRows, kCols>& acc, const float* const* x, const Row* w, size_t count,
+                                      const Next& next) {
+  const auto add = [&]<bool kFull>(std::bool_constant<kFull>, size_t k, size_t columns) __attribute__((always_inline)) {
     if constexpr (Row::kHasBlockScales) {
-      acc.template add_scaled_block<XPieces, kFull>(x, w, k, count);
+      acc.template add_scaled_block<XPieces, kFull>(x, w, k, columns);
     } else {
-      acc.template add_block<XPieces, kFull>(x, w, k, count);
+      acc.template add_block<XPieces, kFull>(x, w, k, columns);
     }
   };
   size_t k = 0;
-  for (; k + Row::kBlock <= in_features; k += Row::kBlock) {
-#pragma GCC unroll 16
-    for (size_t line = 0; line < kGroupBytes; line += 64) __builtin_prefetch(next + line, 0, 2);
-    next += kGroupBytes;
+  for (; k + Row::kBlock <= count; k += Row::kBlock) {
+    next.prefetch(k);
     add(std::true_type(), k, Row::kBlock);
   }
-  if (k < in_features) add(std::false_type(), k, in_features - k);
+  if (k < count) add(std::false_type(), k, count - k);
+}
+
+/// sums[r * kMaxTileColumns + c] = the dot product that acc.lanes[r][c] holds.
+template <size_t kRows, size_t kCols, class Row>
+FORETOKEN_SIMD_INLINE void finish(const Accumulators<kRows, kCols>& acc, [[maybe_unused]] const Row* w, float* sums) {
   size_t reduced = 0;
 #if defined(__AVX512F__)
   if constexpr (kRows >= 4 && kCols == 4) {
@@ -248,36 +197,82 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
   }
 }
 
+/// Rows [first, first + count) of the weights; past `count` the last one, again: nobody reads those sums.
+template <size_t kCols, class Rows>
+FORETOKEN_SIMD_INLINE void take_rows(const Rows& weights, size_t first, size_t count, typename Rows::Row* w) {
+  for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + smaller(c, count - 1));
+}
+
 template <size_t kRows, class XPieces, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
-  constexpr size_t kCols = kGroupColumns<kRows, Rows::Row::kHasBlockScales>;
+  using Row = typename Rows::Row;
+  constexpr size_t kCols = kGroupColumns<kRows, Row::kHasBlockScales>;
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
   for (size_t c0 = 0; c0 < columns; c0 += kCols) {
-    const size_t count = smaller(kCols, columns - c0);
-    typename Rows::Row w[kCols];
-    // Columns past the end repeat the last one; nobody reads their sums.
-    for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
-    dot_group<XPieces, kRows, kCols>(rows, w, in_features, weights.address_of(first + c0 + kCols), sums + c0);
+    Row w[kCols];
+    take_rows<kCols>(weights, first + c0, columns - c0, w);
+    Accumulators<kRows, kCols> acc;
+    acc.clear();
+    accumulate<XPieces>(acc, rows, w, in_features, NextInOrder<Row, kCols>{weights.address_of(first + c0 + kCols)});
+    finish(acc, w, sums + c0);
+  }
+}
+
+#if defined(__AVX512F__)
+/// The same for rows that must be arranged first: some columns of K at a time, the accumulators kept meanwhile.
+template <size_t kRows, class Rows>
+void dot_columns_arranging(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features,
+                           float* sums) {
+  using Row = typename Rows::Row;
+  constexpr size_t kCols = kGroupColumns<kRows, Row::kHasBlockScales>;
+  constexpr size_t kChunk = 4096 / kRows / Row::kBlock * Row::kBlock;  // with a third of a first-level cache
+  alignas(64) float arranged[kRows * kChunk];
+  Accumulators<kRows, kCols> kept[kMaxTileColumns / kCols];
+  const float* rows[kRows];
+  for (size_t r = 0; r < kRows; ++r) rows[r] = arranged + r * kChunk;
+  for (size_t k = 0; k < in_features; k += kChunk) {
+    const size_t count = smaller(kChunk, in_features - k);
+    for (size_t r = 0; r < kRows; ++r) arrange<typename Rows::Pieces, Row::kBlock>(x[r] + k, count, arranged + r * kChunk);
+    for (size_t c0 = 0; c0 < columns; c0 += kCols) {
+      Row w[kCols];
+      take_rows<kCols>(weights, first + c0, columns - c0, w);
+      for (size_t c = 0; c < kCols; ++c) w[c] = w[c].skip(k);
+      Accumulators<kRows, kCols>& acc = kept[c0 / kCols];
+      if (k == 0) acc.clear();
+      accumulate<ArrangedPieces>(acc, rows, w, count, NextInOrder<Row, kCols>{weights.address_of(first + c0 + kCols)});
+      if (k + count == in_features) finish(acc, w, sums + c0);
+    }
+  }
+}
+#endif
+
+template <size_t kRows, class XPieces, class Rows>
+FORETOKEN_SIMD_INLINE void dot_rows(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features,
+                                    float* sums) {
+  if constexpr (kMustBeArranged<XPieces>) {
+    dot_columns_arranging<kRows>(x, weights, first, columns, in_features, sums);
+  } else {
+    dot_columns<kRows, XPieces>(x, weights, first, columns, in_features, sums);
   }
 }
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], weights.row(first + c)) for r < rows <= kMaxTileRows, c < columns <=
-/// kMaxTileColumns. Sums past `columns` are overwritten with others. XPieces says how the rows
-/// of x lie: Rows::Pieces as they come, ArrangedPieces after `arrange`.
+/// kMaxTileColumns. Sums past `columns` are overwritten with others. XPieces says how the rows of x lie: Rows::Pieces as they
+/// come, ArrangedPieces after `arrange`.
 template <class XPieces, class Rows>
 void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
                float* sums) {
   switch (rows) {
-    case 1: return dot_columns<1, XPieces>(x, weights, first, columns, in_features, sums);
-    case 2: return dot_columns<2, XPieces>(x, weights, first, columns, in_features, sums);
+    case 1: return dot_rows<1, XPieces>(x, weights, first, columns, in_features, sums);
+    case 2: return dot_rows<2, XPieces>(x, weights, first, columns, in_features, sums);
 #if defined(__AVX2__)
-    case 3: return dot_columns<3, XPieces>(x, weights, first, columns, in_features, sums);
+    case 3: return dot_rows<3, XPieces>(x, weights, first, columns, in_features, sums);
 #endif
 #if defined(__AVX512F__)
-    case 4: return dot_columns<4, XPieces>(x, weights, first, columns, in_features, sums);
-    case 5: return dot_columns<5, XPieces>(x, weights, first, columns, in_features, sums);
-    case 6: return dot_columns<6, XPieces>(x, weights, first, columns, in_features, sums);
+    case 4: return dot_rows<4, XPieces>(x, weights, first, columns, in_features, sums);
+    case 5: return dot_rows<5, XPieces>(x, weights, first, columns, in_features, sums);
+    case 6: return dot_rows<6, XPieces>(x, weights, first, columns, in_features, sums);
 #endif
     default: return;
   }

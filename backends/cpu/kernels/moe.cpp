@@ -2,6 +2,7 @@
 // order.
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/linear_fp8.h"
+#include "backends/cpu/kernels/linear_nvfp4.h"
 #include "backends/cpu/kernels/linear_tile.h"
 #include "backends/cpu/kernels/moe_params.h"
 
@@ -205,8 +206,20 @@ constexpr KernelEntry kEntries[] = {
     kernel_entry<MoeJoinParams, moe_join>("moe_join"),
 };
 
+#if defined(__AVX2__)
+constexpr KernelEntry kNvfp4Entries[] = {
+    kernel_entry<MoeExpertsParams, moe_experts_up<Nvfp4Rows>>("moe_experts_up_nvfp4"),
+    kernel_entry<MoeExpertsParams, moe_experts_down<Nvfp4Rows>>("moe_experts_down_nvfp4"),
+};
+#endif
+
 }  // namespace
 
-void add_moe_kernels(std::vector<KernelEntry>& list) { append(list, kEntries); }
+void add_moe_kernels(std::vector<KernelEntry>& list) {
+  append(list, kEntries);
+#if defined(__AVX2__)
+  append(list, kNvfp4Entries);
+#endif
+}
 
 }  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

@@ -48,7 +48,9 @@ class WeightKernels {
         bf16_(module.resolve<Params>(name + "_bf16")),
         fp8_row_(module.resolve<Params>(name + "_fp8_row")),
         fp8_block_(module.resolve<Params>(name + "_fp8_block")),
-        nvfp4_(module.resolve_optional<Params>(name + "_nvfp4")) {}
+        nvfp4_(module.resolve_optional<Params>(name + "_nvfp4")) {
+    if (!nvfp4_) nvfp4_ = Kernel<Params>::absent(std::string(kNvfp4Needs));
+  }
 
   [[nodiscard]] const Kernel<Params>& get(WeightFormat format) const {
     switch (format) {

@@ -87,7 +87,7 @@ class CpuLinear : public testing::TestWithParam<std::tuple<Isa, size_t>> {};
 
 TEST_P(CpuLinear, RowsDoNotDependOnTheirCompany) {
   const auto [isa, k] = GetParam();
-  for (const TestFormat& format : formats_of(isa)) {
+  for (const TestFormat& format : formats_of(isa, k)) {
     SCOPED_TRACE(format.kernel_suffix());
     const Problem problem(format, k, 45);
     std::vector<float> alone;
@@ -115,7 +115,7 @@ TEST_P(CpuLinear, AgreesWithFloat64) {
   const auto [isa, k] = GetParam();
   const size_t rows = 5;
   const Cut cut{.row_tile = 5, .column_tile = 16, .pieces = 1};
-  for (const TestFormat& format : formats_of(isa)) {
+  for (const TestFormat& format : formats_of(isa, k)) {
     SCOPED_TRACE(format.kernel_suffix());
     const Problem problem(format, k, 37);
     const std::vector<float> out = run_linear(isa, problem, 0, rows, cut);
@@ -138,7 +138,7 @@ TEST_P(CpuLinear, AgreesWithFloat64) {
 
 INSTANTIATE_TEST_SUITE_P(Isas, CpuLinear,
                          testing::Combine(testing::ValuesIn(isas_of_this_machine()),
-                                          testing::Values<size_t>(5, 64, 96, 192, 512, 1000, 1003)),
+                                          testing::Values<size_t>(5, 64, 96, 192, 512, 1000, 1003, 2576)),
                          [](const auto& test) {
                            return isa_name(std::get<0>(test.param)) + "_k" + std::to_string(std::get<1>(test.param));
                          });
@@ -193,7 +193,7 @@ class CpuLinearArgmax : public testing::TestWithParam<Isa> {};
 
 TEST_P(CpuLinearArgmax, IsTheFirstLargestOfTheLogitsOfLinear) {
   const size_t k = 96, n = 2501, rows = 13;
-  for (const TestFormat& format : formats_of(GetParam())) {
+  for (const TestFormat& format : formats_of(GetParam(), k)) {
     SCOPED_TRACE(format.kernel_suffix());
     Problem problem(format, k, n);
     problem.w.repeat_rows(64);  // so the largest logit of a row appears many times, where no scales tell them apart

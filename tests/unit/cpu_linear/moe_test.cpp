@@ -164,7 +164,7 @@ TEST_P(CpuMoe, ExpertsAgreeWithFloat64AndRowsDoNotDependOnTheirCompany) {
                      .shared = random_floats(rows * plain.hidden, 9),
                      .shared_gate = random_floats(rows, 10)};
   const Routes routes = run_route(GetParam(), in.logits, rows, plain.num_experts, plain.top_k, true);
-  for (const TestFormat& format : formats_of(GetParam())) {
+  for (const TestFormat& format : formats_of(GetParam(), 16)) {
     SCOPED_TRACE(format.kernel_suffix());
     const Experts m(format);
     for (const bool with_shared : {false, true}) {

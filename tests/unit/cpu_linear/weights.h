@@ -15,7 +15,7 @@ namespace foretoken::cpu {
 struct TestFormat {
   WeightFormat format;
   bool bf16_scale = false;
-  uint32_t rows_per_scale = 1;  // FP8 row: 0 for all rows; NVFP4: 0 for one global scale, else half of the rows have one each
+  uint32_t rows_per_scale = 1;  // FP8 row: 0 for all rows; NVFP4: those of a global scale, 0 for all
 
   /// The end of the names of its kernels.
   [[nodiscard]] std::string kernel_suffix() const {
@@ -25,8 +25,8 @@ struct TestFormat {
   }
 };
 
-/// The formats that `isa` has kernels for.
-inline std::vector<TestFormat> formats_of([[maybe_unused]] Isa isa) {
+/// The formats that `isa` has kernels for and that rows of `columns` can have.
+inline std::vector<TestFormat> formats_of(Isa isa, size_t columns) {
   std::vector<TestFormat> formats{{WeightFormat::kF32},
                                   {WeightFormat::kBF16},
                                   {WeightFormat::kFp8Row, false},
@@ -34,6 +34,10 @@ inline std::vector<TestFormat> formats_of([[maybe_unused]] Isa isa) {
                                   {WeightFormat::kFp8Row, false, 0},
                                   {WeightFormat::kFp8Block, false, 128},
                                   {WeightFormat::kFp8Block, true, 16}};
+  if (isa >= Isa::kAvx2 && columns % 16 == 0) {
+    formats.push_back({WeightFormat::kNvfp4, false, 0});
+    formats.push_back({WeightFormat::kNvfp4, false, 1});
+  }
   return formats;
 }
 
@@ -51,7 +55,7 @@ class TestWeight {
       case WeightFormat::kBF16: fill_plain(format.format == WeightFormat::kBF16, generator); break;
       case WeightFormat::kFp8Row: fill_fp8(matrices, 1, columns, generator); break;
       case WeightFormat::kFp8Block: fill_fp8(matrices, (columns + 127) / 128, 128, generator); break;
-      case WeightFormat::kNvfp4: break;
+      case WeightFormat::kNvfp4: fill_nvfp4(matrices, generator); break;
     }
     params_.codes = address_of(codes_);
     params_.scale = address_of(scales_);
@@ -121,6 +125,20 @@ class TestWeight {
       const size_t scale_column = i % columns_ / columns_per_scale;
       values_[i] =
           static_cast<double>(e4m3_to_float(code)) * scales[(matrix * scale_rows + scale_row) * scales_per_row + scale_column];
+    }
+  }
+
+  void fill_nvfp4(size_t matrices, std::mt19937_64& generator) {
+    std::uniform_real_distribution<float> uniform(0.0005F, 0.0015F);
+    for (size_t i = 0; i < matrices * rows_ / params_.rows_per_scale; ++i) global_scales_.push_back(uniform(generator));
+    codes_.resize(values_.size() / 2);
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (i % 16 == 0) append(scales_, static_cast<uint8_t>(generator() % 0x70));
+      const auto code = static_cast<uint8_t>(generator() % 16);
+      codes_[i / 2] |= static_cast<std::byte>(code << i % 2 * 4);
+      values_[i] = static_cast<double>(e2m1_to_float(code)) *
+                   static_cast<double>(e4m3_to_float(static_cast<uint8_t>(scales_.back()))) *
+                   static_cast<double>(global_scales_[i / columns_ / params_.rows_per_scale]);
     }
   }
 
