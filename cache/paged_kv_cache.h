@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backends/backend.h"
@@ -15,7 +16,7 @@ struct PagedKvCacheConfig {
   int64_t num_layers = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;
-  DType dtype = DType::kBF16;  // F32 or BF16
+  DType dtype = DType::kBF16;  // F32, BF16 or E4M3
   int32_t block_size = 16;     // positions per block
   int32_t num_blocks = 0;
   int32_t max_blocks_per_seq = 0;
@@ -29,18 +30,22 @@ class PagedKvCache {
 
   [[nodiscard]] const PagedKvCacheConfig& config() const { return config_; }
   [[nodiscard]] PagedKvView layer(int64_t layer_idx) const;
+  /// The scales of an E4M3 cache, layer by layer: to be set before anything is written to it, since they say what codes mean.
+  /// Their addresses never change. Throws InvalidState for another dtype; InvalidArgument for another number of layers or a
+  /// scale that is not positive and finite.
+  void set_scales(Stream& stream, std::span<const KvScales> scales) const;
   [[nodiscard]] BlockPool& pool() { return pool_; }
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
   /// An empty table over this cache's blocks. The cache must outlive it.
   [[nodiscard]] BlockTable create_table();
   [[nodiscard]] size_t bytes() const { return memory_.bytes(); }
-  /// Memory that `config` takes: K and V of all layers and blocks.
+  /// Memory that `config` takes: K and V of all layers and blocks, and the scales of E4M3.
   [[nodiscard]] static size_t bytes_for(const PagedKvCacheConfig& config);
 
  private:
   PagedKvCacheConfig config_;
   BlockPool pool_;
-  Buffer memory_;  // [num_layers, 2 (K, V), num_blocks, block_size, num_key_value_heads, head_dim]
+  Buffer memory_;  // [num_layers, 2 (K, V), num_blocks, block_size, num_key_value_heads, head_dim], then scales [num_layers, 2]
 };
 
 }  // namespace foretoken

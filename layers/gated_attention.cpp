@@ -28,11 +28,15 @@ void GatedAttentionLayer::forward(CommandList& cmd, const Tensor& x, const Layer
                                      .q = q,
                                      .k_cache = kv.k_cache,
                                      .v_cache = kv.v_cache,
+                                     .k_scale = kv.k_scale,
+                                     .v_scale = kv.v_scale,
                                      .eps = dims_.rms_norm_eps});
   ops::dispatch(cmd, GatedAttention{.q = q,
                                     .q_gate = q_gate.reshape({rows, heads, 2 * head_dim}),
                                     .k_cache = kv.k_cache,
                                     .v_cache = kv.v_cache,
+                                    .k_scale = kv.k_scale,
+                                    .v_scale = kv.v_scale,
                                     .block_table = step.view.block_table,
                                     .seq_lens = step.view.seq_lens,
                                     .query_start_loc = step.view.query_start_loc,
@@ -60,6 +64,8 @@ void GatedAttentionLayer::write_cache(CommandList& cmd, const Tensor& x, const L
                                      .q = {},
                                      .k_cache = kv.k_cache,
                                      .v_cache = kv.v_cache,
+                                     .k_scale = kv.k_scale,
+                                     .v_scale = kv.v_scale,
                                      .eps = dims_.rms_norm_eps});
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/fault.h"
+#include "models/kv_scales.h"
 
 namespace foretoken {
 namespace {
@@ -51,6 +52,11 @@ MtpProposer::MtpProposer(GpuBackend& backend, const ModelConfig& config, const M
       options_(options),
       head_(backend, config, weights, embed_tokens, lm_head, head_options(options)),
       cache_(backend, cache_config(config, options)) {
+  if (options.cache_dtype == DType::kE4M3) {
+    const std::unique_ptr<Stream> stream = backend.create_stream();
+    cache_.set_scales(*stream, kv_scales(backend, *stream, std::span(&weights.layer, 1)));
+    stream->synchronize();
+  }
   declare_metadata(backend);
   const size_t ids_bytes = dtype_bytes(DType::kI32, static_cast<size_t>(1 + options.max_drafts));
   const size_t logprobs_offset = (ids_bytes + 255) / 256 * 256;

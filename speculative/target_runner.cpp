@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "layers/weight_operators.h"
+#include "models/kv_scales.h"
 
 namespace foretoken {
 namespace {
@@ -88,6 +89,7 @@ TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfi
       kv_cache_(backend, kv_config(config, options)),
       states_(backend, state_config(config, options)),
       caches_(cache_views(config, kv_cache_, states_)) {
+  if (options.cache_dtype == DType::kE4M3) kv_cache_.set_scales(stream, kv_scales(backend, stream, weights.layers));
   declare_metadata(backend);
   allocate_outputs(backend);
 }

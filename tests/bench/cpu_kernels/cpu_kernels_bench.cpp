@@ -12,13 +12,15 @@ DirectList& list() {
 }
 
 /// Query heads per key head as in the checkpoints of the family: D 64: 4 / 2, D 256: 8 / 2.
-void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, bool bf16) {
+void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, DType cache_dtype) {
   constexpr int64_t kBlockSize = 16, kKeyHeads = 2;
   const int64_t query_heads = head_dim == 64 ? 4 : 8;
   const int64_t blocks = (context + kBlockSize - 1) / kBlockSize;
   const Shape cache_shape{blocks, kBlockSize, kKeyHeads, head_dim};
   const Floats k = random_floats(cache_shape, 1), v = random_floats(cache_shape, 2);
   const Halves k_half(DType::kBF16, cache_shape), v_half(DType::kBF16, cache_shape);
+  const Codes k_codes(DType::kE4M3, cache_shape), v_codes(DType::kE4M3, cache_shape);
+  const Floats scale(DType::kF32, {1}, {0.1F});
   const Floats q = random_floats({rows, query_heads, head_dim}, 3), gate = random_floats({rows, query_heads, 2 * head_dim}, 4);
   const Floats out = zeros({rows, query_heads, head_dim});
   const Ints table(DType::kI32, {1, blocks}), seq_lens = ints({static_cast<int32_t>(context)});
@@ -26,8 +28,8 @@ void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t h
   for (int64_t i = 0; i < blocks; ++i) table.data()[i] = static_cast<int32_t>(i);
   GatedAttention op{.q = q,
                     .q_gate = gate,
-                    .k_cache = bf16 ? k_half.tensor() : k.tensor(),
-                    .v_cache = bf16 ? v_half.tensor() : v.tensor(),
+                    .k_cache = k,
+                    .v_cache = v,
                     .block_table = table,
                     .seq_lens = seq_lens,
                     .query_start_loc = starts,
@@ -35,11 +37,19 @@ void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t h
                     .workspace = {},
                     .scale = 0.125F,
                     .max_seq_len = context};
+  if (cache_dtype == DType::kBF16) {
+    op.k_cache = k_half;
+    op.v_cache = v_half;
+  } else if (cache_dtype == DType::kE4M3) {
+    op.k_cache = k_codes;
+    op.v_cache = v_codes;
+    op.k_scale = op.v_scale = scale;
+  }
   const Owned<uint8_t> workspace(DType::kU8, {static_cast<int64_t>(ops::workspace_bytes(list().ops(), op))});
   op.workspace = workspace;
   for (auto _ : state) ops::dispatch(list(), op);
-  const int64_t element_bytes = bf16 ? 2 : 4;
-  state.SetBytesProcessed(state.iterations() * context * kKeyHeads * head_dim * 2 * element_bytes);
+  const auto bytes = static_cast<int64_t>(op.k_cache.view().bytes + op.v_cache.view().bytes);
+  state.SetBytesProcessed(state.iterations() * bytes);
 }
 
 void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int64_t dim, StateUpdate update) {
@@ -120,18 +130,20 @@ void argmax(benchmark::State& state, int64_t vocab_size) {
   for (auto _ : state) ops::dispatch(list(), op);
 }
 
-BENCHMARK_CAPTURE(attention, rows1_ctx256_d64, 1, 256, 64, false);
-BENCHMARK_CAPTURE(attention, rows4_ctx256_d64, 4, 256, 64, false);
-BENCHMARK_CAPTURE(attention, rows1_ctx3000_d64, 1, 3000, 64, false);
-BENCHMARK_CAPTURE(attention, rows4_ctx3000_d64, 4, 3000, 64, false);
-BENCHMARK_CAPTURE(attention, rows1_ctx256_d256, 1, 256, 256, false);
-BENCHMARK_CAPTURE(attention, rows4_ctx256_d256, 4, 256, 256, false);
-BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256, 1, 3000, 256, false);
-BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256, 4, 3000, 256, false);
-BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256_bf16, 1, 3000, 256, true);
-BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_bf16, 4, 3000, 256, true);
-BENCHMARK_CAPTURE(attention, prefill512_d64, 512, 512, 64, false);
-BENCHMARK_CAPTURE(attention, prefill512_d256, 512, 512, 256, false);
+BENCHMARK_CAPTURE(attention, rows1_ctx256_d64, 1, 256, 64, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows4_ctx256_d64, 4, 256, 64, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d64, 1, 3000, 64, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d64, 4, 3000, 64, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows1_ctx256_d256, 1, 256, 256, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows4_ctx256_d256, 4, 256, 256, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256, 1, 3000, 256, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256, 4, 3000, 256, DType::kF32);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256_bf16, 1, 3000, 256, DType::kBF16);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_bf16, 4, 3000, 256, DType::kBF16);
+BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256_fp8, 1, 3000, 256, DType::kE4M3);
+BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_fp8, 4, 3000, 256, DType::kE4M3);
+BENCHMARK_CAPTURE(attention, prefill512_d64, 512, 512, 64, DType::kF32);
+BENCHMARK_CAPTURE(attention, prefill512_d256, 512, 512, 256, DType::kF32);
 BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord);
 BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace);

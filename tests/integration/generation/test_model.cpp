@@ -40,7 +40,7 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                     MtpProposerOptions{.max_seq_len = options.max_seq_len,
                                                        .max_drafts = options.max_drafts,
                                                        .max_append_rows = options.max_append_rows,
-                                                       .cache_dtype = options.cache_dtype,
+                                                       .cache_dtype = options.draft_cache_dtype.value_or(options.cache_dtype),
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
                                                        .measure_log_probabilities = options.log_probabilities});

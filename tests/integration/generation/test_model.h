@@ -16,6 +16,7 @@ namespace foretoken::test {
 
 struct TestModelOptions {
   DType cache_dtype = DType::kF32;
+  std::optional<DType> draft_cache_dtype{};  // nothing: like cache_dtype
   LinearPrecision prefill_precision = LinearPrecision::kExact;
   int64_t prefill_chunk = 512;
   int64_t max_append_rows = 512;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "backends/registry.h"
@@ -37,6 +39,51 @@ TEST_F(CacheMemory, LayersOfAKvCacheDoNotOverlap) {
     EXPECT_EQ(sides[i].shape(), (Shape{5, 16, 2, 64}));
     for (size_t j = 0; j < i; ++j) EXPECT_FALSE(sides[i].view().overlaps(sides[j].view()));
   }
+}
+
+TEST_F(CacheMemory, AnFp8CacheTakesAByteAnElementAndHasAScalePerLayerSide) {
+  PagedKvCacheConfig config{.num_layers = 3,
+                            .num_key_value_heads = 1,
+                            .head_dim = 9,
+                            .dtype = DType::kBF16,
+                            .block_size = 5,
+                            .num_blocks = 7,
+                            .max_blocks_per_seq = 7};
+  const size_t half = PagedKvCache::bytes_for(config);
+  EXPECT_FALSE(PagedKvCache(*backend_, config).layer(0).k_scale) << "only codes have scales";
+  config.dtype = DType::kE4M3;
+  EXPECT_EQ(PagedKvCache::bytes_for(config), (half / 2 + 255) / 256 * 256 + 3 * 2 * sizeof(float));
+
+  const PagedKvCache cache(*backend_, config);
+  EXPECT_EQ(cache.bytes(), PagedKvCache::bytes_for(config));
+  cache.set_scales(*stream_, std::array{KvScales{1.0F, 2.0F}, KvScales{3.0F, 4.0F}, KvScales{5.0F, 6.0F}});
+  std::vector<float> read;
+  std::vector<Tensor> parts;
+  for (int64_t layer = 0; layer < 3; ++layer) {
+    const PagedKvView view = cache.layer(layer);
+    parts.insert(parts.end(), {view.k_cache, view.v_cache, view.k_scale, view.v_scale});
+    for (const Tensor& scale : {view.k_scale, view.v_scale}) {
+      float value = 0.0F;
+      stream_->download(scale.view(), std::as_writable_bytes(std::span(&value, 1)));
+      read.push_back(value);
+    }
+  }
+  EXPECT_EQ(read, (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_FALSE(parts[i].view().overlaps(parts[j].view()));
+  }
+}
+
+TEST_F(CacheMemory, RefusesScalesThatCannotBe) {
+  PagedKvCacheConfig config{.num_layers = 1, .num_key_value_heads = 1, .head_dim = 8, .dtype = DType::kE4M3, .num_blocks = 1};
+  const PagedKvCache cache(*backend_, config);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const KvScales& scales : {KvScales{0.0F, 1.0F}, KvScales{1.0F, -1.0F}, KvScales{infinity, 1.0F}, KvScales{1.0F, NAN}}) {
+    EXPECT_THROW(cache.set_scales(*stream_, std::span(&scales, 1)), Error) << scales.k << ", " << scales.v;
+  }
+  EXPECT_THROW(cache.set_scales(*stream_, std::array<KvScales, 2>{}), Error);
+  config.dtype = DType::kF32;
+  EXPECT_THROW(PagedKvCache(*backend_, config).set_scales(*stream_, std::array<KvScales, 1>{}), Error);
 }
 
 TEST_F(CacheMemory, RefusesDtypesWithoutAKvFormat) {
