@@ -25,13 +25,14 @@ void check_options(const EngineOptions& options) {
   check("speculative tokens", options.max_speculative_tokens, 0, TargetRunner::kMaxVerifyRows - 1);
   check("prefill chunk", options.prefill_chunk, 1, 8192);
   check("threads", options.num_threads, 0, 4096);
-  const DType kv_dtype = options.kv_dtype.value_or(DType::kBF16);
-  if (kv_dtype != DType::kF32 && kv_dtype != DType::kBF16) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "KV cache dtype",
-                                              .where = "engine options",
-                                              .expected = "F32 or BF16",
-                                              .got = std::string(to_string(kv_dtype))});
-  }
+  const auto check_kv_dtype = [](const char* what, DType dtype) {
+    if (dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kE4M3) return;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.what = what, .where = "engine options", .expected = "F32, BF16 or F8_E4M3", .got = std::string(to_string(dtype))});
+  };
+  check_kv_dtype("KV cache dtype", options.kv_dtype.value_or(DType::kBF16));
+  check_kv_dtype("KV cache dtype of the drafter", options.draft_kv_dtype.value_or(DType::kBF16));
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ void Engine::add_drafter(Loaded& loaded) const {
   const MtpProposerOptions options{.max_seq_len = loaded.runner.options().max_seq_len,
                                    .max_drafts = options_.max_speculative_tokens,
                                    .max_append_rows = options_.prefill_chunk,
-                                   .cache_dtype = kv_dtype(),
+                                   .cache_dtype = draft_kv_dtype(),
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, *model.mtp, model.target.embed_tokens,

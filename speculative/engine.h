@@ -23,7 +23,8 @@ struct EngineOptions {
   std::string model;                                 // folder of a checkpoint, or "synth:..."; empty: the bundled checkpoint
   std::string backend;                               // selector of BackendRegistry::open
   int num_threads = 0;                               // of the CPU backend; 0: one per core
-  std::optional<DType> kv_dtype;                     // F32 or BF16; nothing: BF16
+  std::optional<DType> kv_dtype;                     // of the target: F32, BF16 or E4M3; nothing: BF16
+  std::optional<DType> draft_kv_dtype;               // of the drafter; nothing: like the target's
   std::optional<LinearPrecision> prefill_precision;  // nothing: BF16 activations where the device is faster with them
   int64_t max_speculative_tokens = 3;                // most drafts of a round, 0 .. 15; 0: no drafter
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
@@ -67,6 +68,7 @@ class Engine {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
   [[nodiscard]] DType kv_dtype() const { return options_.kv_dtype.value_or(DType::kBF16); }
+  [[nodiscard]] DType draft_kv_dtype() const { return options_.draft_kv_dtype.value_or(kv_dtype()); }
   [[nodiscard]] LinearPrecision prefill_precision() const { return prefill_precision_; }
 
   [[nodiscard]] GpuBackend& backend() { return *backend_; }

@@ -57,7 +57,7 @@ class StepBytes {
       : config_(engine.config()), report_(memory_report(engine.source(), config_)) {
     const auto tokens = static_cast<uint64_t>(mean_context);
     target_ = tokens * target_kv_bytes_per_token(config_, engine.kv_dtype()) + 2 * recurrent_state_bytes(config_);
-    draft_ = tokens * draft_kv_bytes_per_token(config_, engine.kv_dtype());
+    draft_ = tokens * draft_kv_bytes_per_token(config_, engine.draft_kv_dtype());
   }
 
   /// A plain step (depth 0), or a round of `depth` draft passes and one verify step.
@@ -145,7 +145,8 @@ int run_bench_decode(const Options& options) {
                      .device = device.device_name,
                      .num_threads = device.num_compute_units,
                      .prefill_precision = std::string(precision_name(engine.prefill_precision())),
-                     .kv_dtype = engine.kv_dtype() == DType::kF32 ? "f32" : "bf16",
+                     .kv_dtype = std::string(kv_dtype_name(engine.kv_dtype())),
+                     .draft_kv_dtype = std::string(kv_dtype_name(engine.draft_kv_dtype())),
                      .prompt_tokens = wanted.prompt_tokens,
                      .max_tokens = wanted.max_tokens,
                      .forced_accepts = wanted.forced_accepts,

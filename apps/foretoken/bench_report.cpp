@@ -104,6 +104,7 @@ std::string to_json(const BenchReport& report) {
                   {"threads", report.num_threads},
                   {"prefill_precision", report.prefill_precision},
                   {"kv_dtype", report.kv_dtype},
+                  {"draft_kv_dtype", report.draft_kv_dtype},
                   {"prompt_tokens", report.prompt_tokens},
                   {"max_tokens", report.max_tokens},
                   {"repeat", report.series.front().runs.size()},
@@ -116,8 +117,9 @@ std::string to_json(const BenchReport& report) {
 }
 
 std::string to_table(const BenchReport& report) {
-  std::string out = fmt::format("{} on {} ({}), {} threads, prefill {}, KV cache {}\n", report.model, report.device,
-                                report.backend, report.num_threads, report.prefill_precision, report.kv_dtype);
+  std::string out =
+      fmt::format("{} on {} ({}), {} threads, prefill {}, KV cache {}, of the drafter {}\n", report.model, report.device,
+                  report.backend, report.num_threads, report.prefill_precision, report.kv_dtype, report.draft_kv_dtype);
   out += fmt::format("{} prompt tokens, {} generated, medians of {} runs", report.prompt_tokens, report.max_tokens,
                      report.series.front().runs.size());
   if (!report.forced_accepts.empty()) out += fmt::format(", accept counts forced to {}", fmt::join(report.forced_accepts, ","));

@@ -25,6 +25,7 @@ struct BenchReport {
   uint32_t num_threads = 0;
   std::string prefill_precision;
   std::string kv_dtype;
+  std::string draft_kv_dtype;
   int64_t prompt_tokens = 0;
   int64_t max_tokens = 0;
   std::vector<int64_t> forced_accepts;

@@ -4,12 +4,18 @@
 
 namespace foretoken::cli {
 
-std::optional<DType> kv_dtype_option(const Options& options) {
-  switch (options.choice("kv-dtype", {"auto", "f32", "bf16"})) {
+std::optional<DType> kv_dtype_option(const Options& options, std::string_view name) {
+  switch (options.choice(name, {"auto", "f32", "bf16", "fp8"})) {
     case 1: return DType::kF32;
     case 2: return DType::kBF16;
+    case 3: return DType::kE4M3;
     default: return std::nullopt;
   }
+}
+
+std::string_view kv_dtype_name(DType dtype) {
+  if (dtype == DType::kE4M3) return "fp8";
+  return dtype == DType::kF32 ? "f32" : "bf16";
 }
 
 EngineOptions engine_options(const Options& options) {
@@ -18,7 +24,8 @@ EngineOptions engine_options(const Options& options) {
   if (options.has("model") && engine.model.empty()) options.fail("option --model: expected a folder or synth:NAME, got nothing");
   engine.backend = options.text("backend").value_or("");
   engine.num_threads = static_cast<int>(options.integer("threads", 0, 1024));
-  engine.kv_dtype = kv_dtype_option(options);
+  engine.kv_dtype = kv_dtype_option(options, "kv-dtype");
+  engine.draft_kv_dtype = kv_dtype_option(options, "draft-kv-dtype");
   switch (options.choice("prefill-precision", {"auto", "f32", "bf16"})) {
     case 1: engine.prefill_precision = LinearPrecision::kExact; break;
     case 2: engine.prefill_precision = LinearPrecision::kBF16; break;

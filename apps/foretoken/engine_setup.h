@@ -9,8 +9,11 @@ namespace foretoken::cli {
 /// Model, device, precision and draft options. Throws UsageError.
 [[nodiscard]] EngineOptions engine_options(const Options& options);
 
-/// --kv-dtype. Throws UsageError.
-[[nodiscard]] std::optional<DType> kv_dtype_option(const Options& options);
+/// --kv-dtype or --draft-kv-dtype; nothing for auto. Throws UsageError.
+[[nodiscard]] std::optional<DType> kv_dtype_option(const Options& options, std::string_view name);
+
+/// "f32", "bf16", "fp8".
+[[nodiscard]] std::string_view kv_dtype_name(DType dtype);
 
 /// Loads with a progress line.
 void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens);

@@ -58,6 +58,8 @@ std::string to_json(const GenerationReport& report) {
   const GenerationTiming& timing = result.timing;
   Json json{{"model", report.model},
             {"backend", report.backend},
+            {"kv_dtype", report.kv_dtype},
+            {"draft_kv_dtype", report.draft_kv_dtype},
             {"prompt_tokens", report.prompt_tokens},
             {"output_token_ids", result.output_token_ids},
             {"text", report.text ? Json(*report.text) : Json(nullptr)},

@@ -20,6 +20,8 @@ struct PlainComparison {
 struct GenerationReport {
   std::string model{};
   std::string backend{};
+  std::string kv_dtype{};
+  std::string draft_kv_dtype{};
   int64_t prompt_tokens = 0;
   double load_ms = 0.0;
   std::optional<std::string> text{};  // nothing for models without a tokenizer

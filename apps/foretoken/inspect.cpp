@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 struct Needs {
   int64_t context = 0;
   DType kv_dtype = DType::kBF16;
+  DType draft_kv_dtype = DType::kBF16;
   MemoryReport weights;
   uint64_t kv_bytes = 0;
   uint64_t draft_kv_bytes = 0;
@@ -28,14 +29,17 @@ struct Needs {
   }
 };
 
-Needs needs_of(const ModelFiles& files, int64_t context, DType kv_dtype) {
+Needs needs_of(const ModelFiles& files, int64_t context, DType kv_dtype, DType draft_kv_dtype) {
   Needs needs{.context = std::min(context, files.config.max_position_embeddings),
               .kv_dtype = kv_dtype,
+              .draft_kv_dtype = draft_kv_dtype,
               .weights = memory_report(*files.source, files.config),
               .state_bytes = recurrent_state_bytes(files.config)};
   const auto tokens = static_cast<uint64_t>(needs.context);
   needs.kv_bytes = tokens * target_kv_bytes_per_token(files.config, kv_dtype);
-  if (needs.weights.mtp_absent_reason.empty()) needs.draft_kv_bytes = tokens * draft_kv_bytes_per_token(files.config, kv_dtype);
+  if (needs.weights.mtp_absent_reason.empty()) {
+    needs.draft_kv_bytes = tokens * draft_kv_bytes_per_token(files.config, draft_kv_dtype);
+  }
   for (const PartReport& part : needs.weights.parts) needs.num_parameters += part.num_parameters;
   return needs;
 }
@@ -103,7 +107,8 @@ void print_json(const ModelFiles& files, const Needs& needs) {
             {"modules", modules},
             {"memory_bytes",
              {{"context", needs.context},
-              {"kv_dtype", needs.kv_dtype == DType::kF32 ? "f32" : "bf16"},
+              {"kv_dtype", kv_dtype_name(needs.kv_dtype)},
+              {"draft_kv_dtype", kv_dtype_name(needs.draft_kv_dtype)},
               {"target_weights", weights.target_bytes},
               {"draft_weights", weights.draft_bytes},
               {"target_kv", needs.kv_bytes},
@@ -130,8 +135,8 @@ void print_text(const ModelFiles& files, const Needs& needs, bool list_tensors) 
     fmt::print("{:<12} {:<14} {:<10} {:>14} {:>16} {:>16}\n", part.draft ? "draft head" : "target", to_string(part.part),
                to_string(part.format), part.num_parameters, megabytes(part.bytes), megabytes(part.step_bytes));
   }
-  fmt::print("\nmemory for one sequence of {} tokens, {} KV cache\n", needs.context,
-             needs.kv_dtype == DType::kF32 ? "f32" : "bf16");
+  fmt::print("\nmemory for one sequence of {} tokens, KV cache of the target {}, of the drafter {}\n", needs.context,
+             kv_dtype_name(needs.kv_dtype), kv_dtype_name(needs.draft_kv_dtype));
   const std::vector<std::pair<std::string_view, uint64_t>> rows{
       {"target weights", weights.target_bytes}, {"draft head weights", weights.draft_bytes},
       {"target KV cache", needs.kv_bytes},      {"drafter KV cache", needs.draft_kv_bytes},
@@ -153,9 +158,10 @@ void print_text(const ModelFiles& files, const Needs& needs, bool list_tensors) 
 int run_inspect(const Options& options) {
   if (options.argument().empty()) options.fail("no model: expected a checkpoint folder or synth:NAME");
   const int64_t context = options.integer("context", 1, INT32_MAX);
-  const DType kv_dtype = kv_dtype_option(options).value_or(DType::kBF16);
+  const DType kv_dtype = kv_dtype_option(options, "kv-dtype").value_or(DType::kBF16);
+  const DType draft_kv_dtype = kv_dtype_option(options, "draft-kv-dtype").value_or(kv_dtype);
   const ModelFiles files = open_model_files(options.argument());
-  const Needs needs = needs_of(files, context, kv_dtype);
+  const Needs needs = needs_of(files, context, kv_dtype, draft_kv_dtype);
   if (options.flag("json")) {
     print_json(files, needs);
   } else {

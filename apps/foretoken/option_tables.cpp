@@ -12,7 +12,11 @@ constexpr OptionSpec kThreads{"threads", "N", "0", "threads of the CPU backend; 
 constexpr OptionSpec kPrefillPrecision{
     "prefill-precision", "P", "auto",
     "activations of the prompt's pass: auto, f32 or bf16; auto: bf16 where the device is faster with it"};
-constexpr OptionSpec kKvDtype{"kv-dtype", "T", "auto", "KV cache of target and drafter: auto, f32 or bf16; auto: bf16"};
+constexpr OptionSpec kKvDtype{
+    "kv-dtype", "T", "auto",
+    "target's KV cache: auto, f32, bf16 or fp8 (E4M3 with a scale for K and one for V in each layer); auto: bf16"};
+constexpr OptionSpec kDraftKvDtype{"draft-kv-dtype", "T", "auto",
+                                   "drafter's KV cache: auto, f32, bf16 or fp8; auto: like the target's"};
 constexpr OptionSpec kPrefillChunk{"prefill-chunk", "N", "512", "prompt tokens of one pass, 1 to 8192"};
 constexpr OptionSpec kDraftHidden{"draft-hidden", "KIND", "post",
                                   "hidden state that the head is fed: post or pre the target's final norm"};
@@ -42,6 +46,7 @@ const CommandSpec kGenerate{
         kThreads,
         kPrefillPrecision,
         kKvDtype,
+        kDraftKvDtype,
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,
@@ -83,6 +88,7 @@ const CommandSpec kInspect{
     "bytes that a target step and a draft step read.",
     {{"context", "N", "4096", "tokens that caches are sized for, as far as the model's context goes"},
      kKvDtype,
+     kDraftKvDtype,
      {"tensors", "", "", "list every tensor too; --json always does"},
      kJson},
     {{"foretoken inspect DIR", "A checkpoint"}, {"foretoken inspect synth:qwen3.5-35b-a3b --json", "A real shape, as JSON"}},
@@ -125,6 +131,7 @@ const CommandSpec kBenchDecode{
         kThreads,
         kPrefillPrecision,
         kKvDtype,
+        kDraftKvDtype,
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,

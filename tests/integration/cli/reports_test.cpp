@@ -52,6 +52,26 @@ TEST(Inspect, DescribesACheckpoint) {
   for (const char* part : {"qwen3_5_moe", "shared_expert", "draft head", "mtp.fc.weight"}) EXPECT_THAT(text, HasSubstr(part));
 }
 
+TEST(Inspect, SizesTheKvCachesByTheirDtypes) {
+  const auto memory = [](const Words& options) {
+    Words words{"inspect", bundled("tiny-dense").string(), "--context", "1000", "--json"};
+    words.insert(words.end(), options.begin(), options.end());
+    return run_well(words).json()["memory_bytes"];
+  };
+  const json half = memory({});
+  const json both = memory({"--kv-dtype", "fp8"});
+  const json drafter = memory({"--draft-kv-dtype", "fp8"});
+  EXPECT_EQ(half["draft_kv_dtype"], "bf16");
+  EXPECT_EQ(both["kv_dtype"], "fp8");
+  EXPECT_EQ(both["draft_kv_dtype"], "fp8") << "auto: like the target's";
+  EXPECT_EQ(both["target_kv"].get<uint64_t>() * 2, half["target_kv"].get<uint64_t>());
+  EXPECT_EQ(both["draft_kv"].get<uint64_t>() * 2, half["draft_kv"].get<uint64_t>());
+  EXPECT_EQ(drafter["kv_dtype"], "bf16");
+  EXPECT_EQ(drafter["target_kv"], half["target_kv"]);
+  EXPECT_EQ(drafter["draft_kv"], both["draft_kv"]);
+  EXPECT_EQ(half["total"].get<uint64_t>() - drafter["total"].get<uint64_t>(), drafter["draft_kv"].get<uint64_t>());
+}
+
 TEST(Inspect, SaysWhyThereIsNoHead) {
   const TemporaryFolder folder;
   const json mtp = run_well({"inspect", checkpoint_without_head(folder.path()).string(), "--json"}).json()["mtp"];
@@ -88,6 +108,15 @@ TEST(BenchDecode, MeasuresEachNumberOfDrafts) {
     EXPECT_GE(series["mean_tokens_per_round"].get<double>(), 1.0);
     EXPECT_GT(series["bytes_per_step"].get<uint64_t>(), report["plain"]["bytes_per_step"].get<uint64_t>());
   }
+}
+
+TEST(BenchDecode, SaysWhichCachesItMeasured) {
+  const json report = run_well({"bench", "decode", "--speculative-tokens", "2", "--prompt-tokens", "20", "--max-tokens", "24",
+                                "--repeat", "1", "--kv-dtype", "f32", "--draft-kv-dtype", "fp8", "--json"})
+                          .json();
+  EXPECT_EQ(report["kv_dtype"], "f32");
+  EXPECT_EQ(report["draft_kv_dtype"], "fp8");
+  EXPECT_TRUE(report["speculative"][0]["identical"].get<bool>());
 }
 
 TEST(BenchDecode, ForcesAcceptCounts) {

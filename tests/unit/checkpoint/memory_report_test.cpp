@@ -46,6 +46,7 @@ TEST(MemoryReport, ReleasedShapes) {
 TEST(MemoryReport, CachesOfReleasedShapes) {
   const ModelConfig config = synth_config({.model = "qwen3.5-27b"});
   EXPECT_EQ(draft_kv_bytes_per_token(config, DType::kBF16), 4096U);
+  EXPECT_EQ(draft_kv_bytes_per_token(config, DType::kE4M3), 2048U);
   EXPECT_EQ(target_kv_bytes_per_token(config, DType::kF32), 16U * 8192U);
   EXPECT_NEAR(static_cast<double>(recurrent_state_bytes(config)) / (1 << 20), 149.6, 0.1);
   EXPECT_EQ(draft_kv_bytes_per_token(synth_config({.model = "qwen3.5-35b-a3b"}), DType::kBF16), 2048U);
