@@ -14,6 +14,12 @@ uint64_t row_bytes(const PlannedTensor& planned, const ModelConfig& config, bool
   return planned.bytes();
 }
 
+void add_share(std::vector<FormatShare>& shares, const PlannedTensor& planned) {
+  auto share = std::ranges::find(shares, planned.format, &FormatShare::format);
+  if (share == shares.end()) share = shares.insert(shares.end(), {.format = planned.format});
+  share->bytes += planned.bytes();
+}
+
 uint64_t num_layers_of(const ModelConfig& config, LayerType type) {
   return static_cast<uint64_t>(std::ranges::count(config.layer_types, type));
 }
@@ -42,8 +48,14 @@ MemoryReport memory_report(const WeightSource& source, const ModelConfig& config
     (planned.draft ? report.draft_bytes : report.target_bytes) += planned.bytes();
     (planned.draft ? report.draft_step_bytes : report.target_step_bytes) += step;
     const bool is_head = planned.part == WeightPart::kLmHead || (planned.part == WeightPart::kEmbedding && plan->tied_lm_head);
+    if (planned.is_matrix && (is_head || planned.part != WeightPart::kEmbedding)) {
+      add_share(planned.draft ? report.draft_shares : report.target_shares, planned);
+    }
     if (is_head) lm_head_bytes += planned.bytes();
     if (planned.part == WeightPart::kEmbedding && !plan->tied_lm_head) embedding_row_bytes = step;
+  }
+  for (auto* shares : {&report.target_shares, &report.draft_shares}) {
+    std::ranges::stable_sort(*shares, std::ranges::greater(), &FormatShare::bytes);
   }
   if (plan->mtp) report.draft_step_bytes += lm_head_bytes + embedding_row_bytes;
   return report;

@@ -22,8 +22,16 @@ struct PartReport {
   uint64_t step_bytes = 0;      // read by one row: of experts the active ones, of the embedding one row
 };
 
+/// A format and the bytes of all weights in it.
+struct FormatShare {
+  WeightFormat format = WeightFormat::kBF16;
+  uint64_t bytes = 0;
+};
+
 struct MemoryReport {
-  std::vector<PartReport> parts;  // target first, then the draft head
+  std::vector<PartReport> parts;           // target first, then the draft head
+  std::vector<FormatShare> target_shares;  // of the target's linear weights, LM head included, the most bytes first
+  std::vector<FormatShare> draft_shares;   // of the head's own
   uint64_t target_bytes = 0;
   uint64_t draft_bytes = 0;        // of the head's own weights
   uint64_t target_step_bytes = 0;  // weights that a target step of one row reads
@@ -31,7 +39,7 @@ struct MemoryReport {
   std::string mtp_absent_reason;   // empty when there is a head that can be used
 };
 
-/// Throws what plan_weights throws. Formats that no device can load are reported like others.
+/// Throws what plan_weights throws. Whether a device can load a format makes no difference.
 [[nodiscard]] MemoryReport memory_report(const WeightSource& source, const ModelConfig& config);
 
 /// Bytes of K and V per token of context in all full-attention layers of the target.

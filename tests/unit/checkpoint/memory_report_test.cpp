@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/checkpoint.h"
 #include "models/synth.h"
-#include "tests/unit/checkpoint/test_files.h"
+#include "tests/unit/checkpoint/loaded_weights.h"
+#include "tests/unit/checkpoint/quantised_checkpoint.h"
 
 namespace foretoken {
 namespace {
@@ -59,6 +62,38 @@ TEST(MemoryReport, SaysWhyThereIsNoHead) {
   EXPECT_FALSE(report.mtp_absent_reason.empty());
   EXPECT_EQ(report.draft_step_bytes, 0U);
   EXPECT_EQ(report.draft_bytes, 0U);
+}
+
+// What is counted from the plan is what the loaded views say.
+TEST(MemoryReport, QuantisedWeightsCountTheirScales) {
+  test::EditableCheckpoint checkpoint(test::bundled("tiny-moe"));
+  checkpoint.split_experts();
+  const std::vector<std::string> quantised{"q_proj", "gate_proj", "up_proj", "down_proj"};
+  for (const std::string& base : test::linears(checkpoint, "mtp.", quantised)) {
+    const bool is_ffn = base.find(".mlp.") != std::string::npos;
+    test::quantise(checkpoint, base, is_ffn ? test::Stored::kNvfp4ModelOpt : test::Stored::kFp8BlockBf16, 1);
+  }
+  const test::TemporaryFolder folder;
+  checkpoint.write(folder.path());
+  const MemoryReport report = memory_report(Checkpoint(folder.path()), load_model_config(folder.path()));
+  const auto loaded = test::load_directory(folder.path());
+  const MtpWeights& mtp = *loaded.model().mtp;
+  const auto part = [&](WeightPart kind, WeightFormat format) {
+    const auto is_it = [&](const PartReport& p) { return p.draft && p.part == kind && p.format == format; };
+    const auto found = std::ranges::find_if(report.parts, is_it);
+    return found == report.parts.end() ? PartReport{} : *found;
+  };
+  const MoeWeights& moe = *mtp.layer.moe;
+  EXPECT_EQ(part(WeightPart::kAttention, WeightFormat::kFp8Block).step_bytes, mtp.layer.self_attn->q_proj.bytes());
+  EXPECT_EQ(part(WeightPart::kAttention, WeightFormat::kBF16).bytes,
+            2 * mtp.layer.self_attn->k_proj.bytes() + mtp.layer.self_attn->o_proj.bytes());
+  const PartReport experts = part(WeightPart::kExperts, WeightFormat::kNvfp4);
+  EXPECT_EQ(experts.bytes, moe.gate_up_proj.bytes() + moe.down_proj.bytes());
+  EXPECT_EQ(experts.step_bytes, experts.bytes / 4) << "two of eight experts are read";
+  EXPECT_EQ(experts.num_parameters, 8U * 3 * 96 * 192);
+  ASSERT_EQ(report.draft_shares.size(), 3U);
+  EXPECT_EQ(report.draft_shares.front().format, WeightFormat::kBF16) << "fc, and what was not quantised";
+  EXPECT_EQ(report.draft_shares[1].format, WeightFormat::kNvfp4);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/cpu/reference/weight_access.h"
+#include "tests/support/gated_device.h"
 #include "tests/unit/checkpoint/loaded_weights.h"
 #include "tests/unit/checkpoint/quantised_checkpoint.h"
 
@@ -199,6 +200,22 @@ TEST(QuantisedWeights, OneScaleForAllFusedExperts) {
     files.fused.tensors[kExperts + part] = zeros(DType::kF32, {1});
   const auto loaded = load_edited(files.fused);
   EXPECT_EQ(loaded.model().mtp->layer.moe->down_proj.scale.shape(), Shape({8, 192}));
+}
+
+TEST(QuantisedWeights, DeviceThatCannotStoreAFormatNamesTheTensor) {
+  const auto device = make_gated_backend(std::make_unique<ReferenceBackend>(), without_nvfp4());
+  const auto load = [&](const EditableCheckpoint& checkpoint) {
+    const TemporaryFolder folder;
+    checkpoint.write(folder.path());
+    (void)load_model(*device, Checkpoint(folder.path()), load_model_config(folder.path()));
+  };
+  EditableCheckpoint checkpoint = dense();
+  quantise(checkpoint, kAttention + "o_proj", Stored::kFp8Row, 1);
+  load(checkpoint);
+  quantise(checkpoint, kAttention + "k_proj", Stored::kNvfp4ModelOpt, 1);
+  EXPECT_THAT(error_of(ErrorCode::kUnsupported, [&] { load(checkpoint); }),
+              AllOf(HasSubstr(kAttention + "k_proj.weight"), HasSubstr("nvfp4"), HasSubstr(gate_reason(WeightFormat::kNvfp4)),
+                    HasSubstr("fp8-row")));
 }
 
 TEST(QuantisedWeights, NanCodesAreRefused) {
