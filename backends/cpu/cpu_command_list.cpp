@@ -138,7 +138,8 @@ void ImmediateCommandList::submit(KernelFn kernel, std::string_view kernel_name,
   if (num_items == 1) {
     run_share(kernel, params.data(), num_items, 0, 1, fault_, where);
   } else {
-    pool_.run([&](int worker) { run_share(kernel, params.data(), num_items, worker, pool_.num_threads(), fault_, where); });
+    pool_.run(
+        [&](int worker, int num_workers) { run_share(kernel, params.data(), num_items, worker, num_workers, fault_, where); });
   }
   if (eager_label_ == nullptr) return;
   if (const auto message = fault_.take()) throw Error(ErrorCode::kDeviceError, *message);

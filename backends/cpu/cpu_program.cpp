@@ -70,18 +70,17 @@ void CpuProgram::finish() {
 void CpuProgram::replay(ThreadPool& pool, FaultSlot& fault) const {
   if (fault.raised() || launches_.empty()) return;
   if (single_worker_) {
-    run_worker(pool, fault, 0);
+    run_worker(nullptr, fault, 0, 1);
   } else {
-    pool.run([&](int worker) { run_worker(pool, fault, worker); });
+    pool.run([&](int worker, int num_workers) { run_worker(&pool, fault, worker, num_workers); });
   }
 }
 
-void CpuProgram::run_worker(ThreadPool& pool, FaultSlot& fault, int worker) const {
-  const int num_threads = pool.num_threads();
+void CpuProgram::run_worker(ThreadPool* pool, FaultSlot& fault, int worker, int num_workers) const {
   for (const CpuLaunch& launch : launches_) {
-    if (launch.barrier_before) pool.barrier(worker);
+    if (launch.barrier_before && pool != nullptr) pool->barrier(worker);
     if (fault.raised()) continue;  // barriers are passed all the same: the others wait there
-    run_share(launch.function, launch.params, launch.num_items, worker, num_threads, fault, [&] {
+    run_share(launch.function, launch.params, launch.num_items, worker, num_workers, fault, [&] {
       const std::string& text = launch_label(launch);
       return "program '" + label() + "', launch " + std::to_string(&launch - launches_.data()) + " (" +
              std::string(launch.kernel_name) + (text.empty() ? "" : ", " + text) + ")";

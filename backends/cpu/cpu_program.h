@@ -91,7 +91,8 @@ class CpuProgram final : public ProgramBody {
     std::array<std::byte, 64> bytes;
   };
 
-  void run_worker(ThreadPool& pool, FaultSlot& fault, int worker) const;
+  /// `pool`: null outside a region, where one worker needs no barriers.
+  void run_worker(ThreadPool* pool, FaultSlot& fault, int worker, int num_workers) const;
 
   std::vector<CpuLaunch> launches_;
   std::vector<size_t> first_block_;  // of each launch; pointers are set when the arena no longer grows
@@ -104,11 +105,11 @@ class CpuProgram final : public ProgramBody {
 /// Runs worker `worker`'s share of a launch: its static part of the items, or all of them on worker 0 when there is only one.
 /// What `function` throws goes into `fault`, after `where()`.
 template <class Where>
-void run_share(KernelFn kernel, const void* params, uint32_t num_items, int worker, int num_threads, FaultSlot& fault,
+void run_share(KernelFn kernel, const void* params, uint32_t num_items, int worker, int num_workers, FaultSlot& fault,
                const Where& where) {
   const auto count = static_cast<uint64_t>(num_items);
-  auto begin = static_cast<uint32_t>(count * worker / num_threads);
-  auto end = static_cast<uint32_t>(count * (worker + 1) / num_threads);
+  auto begin = static_cast<uint32_t>(count * worker / num_workers);
+  auto end = static_cast<uint32_t>(count * (worker + 1) / num_workers);
   if (num_items == 1) {
     begin = 0;
     end = worker == 0 ? 1 : 0;

@@ -1,7 +1,9 @@
 #include "backends/cpu/thread_pool.h"
 
 #include <immintrin.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace foretoken::cpu {
@@ -11,9 +13,19 @@ namespace {
 constexpr int kBarrierSpins = 1000;
 constexpr int kIdleSpins = 3000;
 constexpr int kSpinsWithoutCores = 8;
-// A thread that yields this often waits for something long, so it sleeps and leaves its core to others.
-constexpr int kYields = 4000;
-constexpr std::chrono::microseconds kNap{50};
+// Waits that are worth a look at why they took so long. Other processes take a core for at least about two of these.
+constexpr std::chrono::milliseconds kLongWait{1};
+// A thread that loses its core more often than once in this time shares it.
+constexpr std::chrono::milliseconds kPreemptionPeriod{10};
+// Time with fewer workers before all are tried again.
+constexpr std::chrono::milliseconds kFirstRetryDelay{10};
+constexpr std::chrono::milliseconds kLastRetryDelay{320};
+
+/// How often the system took the calling thread's core away while it had work.
+int64_t preemptions_of_this_thread() {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
 
 }  // namespace
 
@@ -21,80 +33,139 @@ ThreadPool::ThreadPool(int num_threads, bool spin)
     : num_threads_(num_threads),
       barrier_spins_(spin ? kBarrierSpins : kSpinsWithoutCores),
       idle_spins_(spin ? kIdleSpins : kSpinsWithoutCores),
-      workers_(static_cast<size_t>(num_threads)) {
+      workers_(static_cast<size_t>(num_threads)),
+      next_num_workers_(num_threads),
+      retry_delay_(kFirstRetryDelay) {
   threads_.reserve(workers_.size() - 1);
   try {
     for (int worker = 1; worker < num_threads; ++worker) threads_.emplace_back([this, worker] { worker_main(worker); });
   } catch (...) {  // no more threads: those that run must leave before they are joined
     stop_ = true;
-    begin_region();
+    begin_region(num_threads_);
     throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
   stop_ = true;
-  begin_region();
+  begin_region(num_threads_);
 }
 
 void ThreadPool::run_region(Call call, void* context) {
   const std::scoped_lock lock(region_mutex_);
   call_ = call;
   context_ = context;
-  begin_region();
-  call(context, 0);
-  barrier(0);
+  const int num_workers = choose_num_workers();
+  begin_region(num_workers);
+  take_part(0, num_workers);
 }
 
-// Sequentially consistent on both sides: a thread that goes to sleep either sees the new count or is seen here.
-void ThreadPool::begin_region() {
-  region_.value.fetch_add(1, std::memory_order_seq_cst);
+// Sequentially consistent on both sides: a thread that goes to sleep either sees the new word or is seen here.
+void ThreadPool::begin_region(int num_workers) {
+  const uint32_t last = region_.value.load(std::memory_order_relaxed);
+  const bool grows = num_workers > num_workers_;
+  num_workers_ = num_workers;
+  first_barrier_ = workers_[0].num_barriers;
+  region_.value.store((last & ~kWorkersMask) + kRegionStep + static_cast<uint32_t>(num_workers), std::memory_order_seq_cst);
   if (num_sleeping_.value.load(std::memory_order_seq_cst) > 0) region_.value.notify_all();
+  if (!grows) return;
+  regrown_.value.fetch_add(1, std::memory_order_seq_cst);
+  regrown_.value.notify_all();
 }
 
-void ThreadPool::wait_region(uint32_t seen) {
-  for (int spin = 0; spin < idle_spins_; ++spin) {
-    if (region_.value.load(std::memory_order_acquire) != seen) return;
-    _mm_pause();
+/// Waits for a region that is not `seen` and that `worker` has a part in, and returns its word. A worker without a part sleeps
+/// until regions grow; it cannot miss that, since it looks at the count before it looks at the region.
+uint32_t ThreadPool::wait_region(int worker, uint32_t seen) {
+  for (;;) {
+    for (int spin = 0; spin < idle_spins_; ++spin) {
+      const uint32_t regrown = regrown_.value.load(std::memory_order_seq_cst);
+      const uint32_t region = region_.value.load(std::memory_order_seq_cst);
+      if (region != seen && static_cast<int>(region & kWorkersMask) <= worker) {
+        regrown_.value.wait(regrown, std::memory_order_seq_cst);
+      } else if (region != seen) {
+        return region;
+      }
+      _mm_pause();
+    }
+    num_sleeping_.value.fetch_add(1, std::memory_order_seq_cst);
+    region_.value.wait(seen, std::memory_order_seq_cst);
+    num_sleeping_.value.fetch_sub(1, std::memory_order_relaxed);
   }
-  num_sleeping_.value.fetch_add(1, std::memory_order_seq_cst);
-  region_.value.wait(seen, std::memory_order_seq_cst);
-  num_sleeping_.value.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void ThreadPool::worker_main(int worker) {
   uint32_t seen = 0;
   for (;;) {
-    wait_region(seen);
-    ++seen;
+    seen = wait_region(worker, seen);
     if (stop_) return;
-    call_(context_, worker);
-    barrier(worker);
+    take_part(worker, static_cast<int>(seen & kWorkersMask));
   }
+}
+
+void ThreadPool::take_part(int worker, int num_workers) {
+  Worker& self = workers_[static_cast<size_t>(worker)];
+  self.num_barriers = first_barrier_;
+  self.num_workers = num_workers;
+  call_(context_, worker, num_workers);
+  barrier(worker);
+  if (num_workers > 1 && waited_long_.value.load(std::memory_order_relaxed) != 0) look_for_preemptions(self);
 }
 
 void ThreadPool::barrier(int worker) {
   Worker& self = workers_[static_cast<size_t>(worker)];
   const uint32_t count = ++self.num_barriers;
   size_t round = 0;
-  for (int distance = 1; distance < num_threads_; distance *= 2, ++round) {
-    const auto next = static_cast<size_t>((worker + distance) % num_threads_);
-    workers_[next].signals[round].value.store(count, std::memory_order_release);
+  for (int distance = 1; distance < self.num_workers; distance *= 2, ++round) {
+    std::atomic<uint32_t>& next = workers_[static_cast<size_t>((worker + distance) % self.num_workers)].signals[round].value;
+    // As in begin_region.
+    next.store(count, std::memory_order_seq_cst);
+    if (num_stuck_.value.load(std::memory_order_seq_cst) > 0) next.notify_one();
     wait_signal(self.signals[round].value, count);
   }
 }
 
-void ThreadPool::wait_signal(const std::atomic<uint32_t>& signal, uint32_t count) const {
-  const auto arrived = [&] { return static_cast<int32_t>(signal.load(std::memory_order_acquire) - count) >= 0; };
+void ThreadPool::wait_signal(const std::atomic<uint32_t>& signal, uint32_t count) {
+  const auto is_due = [count](uint32_t value) { return static_cast<int32_t>(value - count) < 0; };
   for (int spin = 0; spin < barrier_spins_; ++spin) {
-    if (arrived()) return;
+    if (!is_due(signal.load(std::memory_order_acquire))) return;
     _mm_pause();
   }
-  for (int yield = 0; yield < kYields; ++yield) {
-    if (arrived()) return;
-    std::this_thread::yield();
+  const Clock::time_point start = Clock::now();
+  num_stuck_.value.fetch_add(1, std::memory_order_seq_cst);
+  for (uint32_t value = signal.load(std::memory_order_seq_cst); is_due(value); value = signal.load(std::memory_order_seq_cst)) {
+    signal.wait(value, std::memory_order_seq_cst);
   }
-  while (!arrived()) std::this_thread::sleep_for(kNap);
+  num_stuck_.value.fetch_sub(1, std::memory_order_relaxed);
+  if (Clock::now() - start > kLongWait) waited_long_.value.store(1, std::memory_order_relaxed);
+}
+
+void ThreadPool::look_for_preemptions(Worker& self) {
+  const Clock::time_point now = Clock::now();
+  const int64_t count = preemptions_of_this_thread();
+  if ((count - self.num_preemptions) * kPreemptionPeriod > now - self.last_look) {
+    preempted_.value.store(1, std::memory_order_relaxed);
+  }
+  self.num_preemptions = count;
+  self.last_look = now;
+}
+
+/// How many workers the next region has, from how those before went. For worker 0, between regions.
+int ThreadPool::choose_num_workers() {
+  if (waited_long_.value.load(std::memory_order_relaxed) != 0) {
+    waited_long_.value.store(0, std::memory_order_relaxed);
+    if (preempted_.value.exchange(0, std::memory_order_relaxed) != 0) starve();
+  }
+  if (next_num_workers_ < num_threads_ && Clock::now() >= retry_at_) next_num_workers_ = num_threads_;
+  return next_num_workers_;
+}
+
+void ThreadPool::starve() {
+  const Clock::time_point now = Clock::now();
+  // All is well again when the workers stayed for much longer than they were away.
+  const bool is_new = next_num_workers_ == num_threads_ && now - retry_at_ > 4 * retry_delay_;
+  retry_delay_ = is_new ? kFirstRetryDelay : std::min<Clock::duration>(2 * retry_delay_, kLastRetryDelay);
+  next_num_workers_ = std::max(next_num_workers_ / 2, 1);
+  retry_at_ = now + retry_delay_;
 }
 
 }  // namespace foretoken::cpu

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -14,9 +15,15 @@ class ThreadPoolTest : public testing::TestWithParam<int> {};
 
 TEST_P(ThreadPoolTest, RunsEveryWorkerOnce) {
   ThreadPool pool(GetParam(), /*spin=*/GetParam() <= 2);
-  std::vector<int> calls(static_cast<size_t>(GetParam()), 0);
-  for (int region = 0; region < 200; ++region) pool.run([&](int worker) { ++calls[static_cast<size_t>(worker)]; });
-  for (const int count : calls) EXPECT_EQ(count, 200);
+  for (int region = 0; region < 200; ++region) {
+    std::vector<int> calls(static_cast<size_t>(GetParam()), 0);
+    std::vector<int> expected = calls;
+    pool.run([&](int worker, int num_workers) {
+      ++calls[static_cast<size_t>(worker)];
+      if (worker == 0) std::fill_n(expected.begin(), num_workers, 1);  // fewer than all while this machine is busy
+    });
+    EXPECT_EQ(calls, expected);
+  }
 }
 
 TEST_P(ThreadPoolTest, BarrierShowsWhatOthersWrote) {
@@ -25,7 +32,7 @@ TEST_P(ThreadPoolTest, BarrierShowsWhatOthersWrote) {
   std::vector<int> current(size, 0);
   std::vector<int> next(size, 0);
   constexpr int kSteps = 500;
-  pool.run([&](int worker) {
+  pool.run([&](int worker, int) {
     const auto self = static_cast<size_t>(worker);
     std::vector<int>* in = &current;
     std::vector<int>* out = &next;
@@ -40,19 +47,23 @@ TEST_P(ThreadPoolTest, BarrierShowsWhatOthersWrote) {
 
 TEST_P(ThreadPoolTest, WakesThreadsThatSleep) {
   ThreadPool pool(GetParam(), /*spin=*/false);
-  std::atomic<int> calls = 0;
   for (int region = 0; region < 5; ++region) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    pool.run([&](int) { ++calls; });
+    std::atomic<int> calls = 0;
+    int expected = 0;
+    pool.run([&](int worker, int num_workers) {
+      if (worker == 0) expected = num_workers;
+      ++calls;
+    });
+    EXPECT_EQ(calls, expected);
   }
-  EXPECT_EQ(calls, 5 * GetParam());
 }
 
 TEST_P(ThreadPoolTest, WaitsForASlowWorker) {
   ThreadPool pool(GetParam(), /*spin=*/false);
   std::atomic<bool> done = false;
-  pool.run([&](int worker) {
-    if (worker == GetParam() - 1) {
+  pool.run([&](int worker, int) {
+    if (worker == GetParam() - 1) {  // the first region has all workers
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       done = true;
     }
@@ -63,23 +74,56 @@ TEST_P(ThreadPoolTest, WaitsForASlowWorker) {
 
 TEST_P(ThreadPoolTest, RegionsOfTwoCallersTakeTurns) {
   ThreadPool pool(GetParam(), /*spin=*/false);
-  const auto size = static_cast<size_t>(GetParam());
-  const auto work = [&](std::vector<int>& counts) {
+  int running = 0;  // not atomic: a region of the other caller would make it wrong
+  const auto work = [&] {
     for (int region = 0; region < 200; ++region) {
-      pool.run([&](int worker) {
-        ++counts[static_cast<size_t>(worker)];
+      std::atomic<int> calls = 0;
+      int expected = 0;
+      pool.run([&](int worker, int num_workers) {
+        if (worker == 0) {
+          EXPECT_EQ(++running, 1);
+          expected = num_workers;
+        }
+        ++calls;
         pool.barrier(worker);
+        if (worker == 0) --running;
       });
+      EXPECT_EQ(calls, expected);
     }
   };
-  std::vector<int> first(size, 0);
-  std::vector<int> second(size, 0);
-  {
-    const std::jthread other([&] { work(second); });
-    work(first);
+  const std::jthread other(work);
+  work();
+}
+
+TEST_P(ThreadPoolTest, UsesFewerWorkersWhileStarved) {
+  ThreadPool pool(GetParam(), /*spin=*/false);
+  const auto run = [&] {
+    std::atomic<int> calls = 0;
+    int expected = 0;
+    pool.run([&](int worker, int num_workers) {
+      EXPECT_LT(worker, num_workers);
+      if (worker == 0) expected = num_workers;
+      ++calls;
+      pool.barrier(worker);
+      EXPECT_EQ(calls, num_workers);
+      pool.barrier(worker);
+    });
+    EXPECT_EQ(calls, expected);
+    return expected;
+  };
+  EXPECT_EQ(run(), GetParam());
+  pool.assume_starved();
+  EXPECT_LE(run(), std::max(GetParam() / 2, 1));
+  pool.assume_starved();
+  EXPECT_LE(run(), std::max(GetParam() / 2, 1));
+  const auto start = std::chrono::steady_clock::now();
+  while (run() < GetParam()) ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  // Shrinking and growing in quick succession, with workers asleep and awake.
+  for (int i = 0; i < 50; ++i) {
+    if (i % 3 == 0) pool.assume_starved();
+    if (i % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    run();
   }
-  EXPECT_EQ(first, std::vector<int>(size, 200));
-  EXPECT_EQ(second, std::vector<int>(size, 200));
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(2, 3, 4, 7), testing::PrintToStringParamName());
@@ -87,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(2, 3, 4, 7), t
 TEST(ThreadPool, OneThreadRunsOnTheCaller) {
   ThreadPool pool(1, /*spin=*/true);
   std::thread::id id;
-  pool.run([&](int worker) {
+  pool.run([&](int worker, int) {
     EXPECT_EQ(worker, 0);
     pool.barrier(worker);
     id = std::this_thread::get_id();
