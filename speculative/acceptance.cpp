@@ -78,7 +78,10 @@ double PrefixAcceptance::share(int64_t position) const {
 std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& runner, std::span<MeasuredProposer> measured,
                                                std::span<const int32_t> prompt, int64_t max_tokens,
                                                std::span<const int32_t> stop_token_ids) {
-  const int64_t budget = static_cast<int64_t>(prompt.size()) + max_tokens + kDrafts;
+  // Drafts after the text's last token must fit into the context too.
+  const int64_t room = runner.options().max_seq_len - static_cast<int64_t>(prompt.size()) - kDrafts;
+  const int64_t limit = std::min(max_tokens, room);
+  const int64_t budget = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(limit, 0) + kDrafts;
   std::vector<Walk> walks = start_walks(measured, budget);
   TargetSequence sequence = runner.create_sequence(budget);
   runner.prefill(sequence, prompt, [&](int64_t first, int64_t rows) {
@@ -86,7 +89,7 @@ std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& run
   });
   std::vector<int32_t> text = runner.read_picks(1);
   const auto is_stop = [&](int32_t id) { return std::ranges::find(stop_token_ids, id) != stop_token_ids.end(); };
-  while (static_cast<int64_t>(text.size()) < max_tokens && !is_stop(text.back())) {
+  while (static_cast<int64_t>(text.size()) < limit && !is_stop(text.back())) {
     for (Walk& walk : walks) draft(stream, runner, walk);
     runner.decode(sequence, text.back());
     text.push_back(runner.read_picks(1)[0]);

@@ -44,6 +44,7 @@ struct Engine::Loaded {
 
   LoadedModel model;
   TargetRunner runner;
+  DraftHead draft_head;
   std::unique_ptr<MtpProposer> proposer;
   std::unique_ptr<TargetRunner> shadow;
   std::unique_ptr<Generator> generator;
@@ -84,13 +85,20 @@ void Engine::choose_prefill_precision() {
 }
 
 void Engine::decide_speculation() {
-  mtp_absent_reason_ = plan_weights(*source_, config_)->mtp_absent_reason;
+  const auto plan = plan_weights(*source_, config_);
+  mtp_absent_reason_ = plan->mtp_absent_reason;
   speculates_ = options_.max_speculative_tokens > 0 && mtp_absent_reason_.empty();
+  if (speculates_) choose_draft_formats(*plan);
   if (speculates_ || options_.max_speculative_tokens == 0) return;
   if (options_.require_speculation) {
     throw Error(ErrorCode::kUnsupported, model_name_ + ": speculation is not available: " + mtp_absent_reason_);
   }
   notes_.push_back("plain decoding, speculation is not available: " + mtp_absent_reason_);
+}
+
+void Engine::choose_draft_formats(const WeightPlan& plan) {
+  draft_formats_ = foretoken::choose_draft_formats(*backend_, plan, options_.draft_precision);
+  if (!draft_formats_.lm_head_reason.empty()) notes_.push_back(draft_formats_.lm_head_reason);
 }
 
 TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_tokens) const {
@@ -118,8 +126,12 @@ TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_to
 void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& progress) {
   if (loaded_) throw Error(ErrorCode::kInvalidState, "this engine has loaded its model already");
   const TargetRunnerOptions target_options = runner_options(prompt_tokens, max_tokens);
-  LoadedModel model = load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .progress = progress});
+  LoadedModel model =
+      load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
+  DraftHead head;
+  if (model.mtp) head = replace_draft_head(*backend_, *stream_, model, draft_formats_);
   auto loaded = std::make_unique<Loaded>(*backend_, *stream_, std::move(model), target_options);
+  loaded->draft_head = std::move(head);
   add_drafter(*loaded);
   loaded->generator = std::make_unique<Generator>(*backend_, *stream_, loaded->runner, loaded->proposer.get());
   if (options_.self_check) {
@@ -144,8 +156,8 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .cache_dtype = draft_kv_dtype(),
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain};
-  loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, *model.mtp, model.target.embed_tokens,
-                                                  model.target.lm_head, options);
+  loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
+                                                  loaded.draft_head.lm_head, options);
   const TargetModel& target = loaded.runner.model();
   const Tensor& hidden = options.hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
   loaded.proposer->prepare(loaded.runner.picks(), hidden, options.max_drafts);
@@ -160,6 +172,7 @@ Engine::Loaded& Engine::loaded() const {
 const LoadedModel& Engine::model() const { return loaded().model; }
 TargetRunner& Engine::runner() { return loaded().runner; }
 MtpProposer* Engine::proposer() { return loaded().proposer.get(); }
+const DraftHead* Engine::draft_head() const { return can_speculate() ? &loaded().draft_head : nullptr; }
 Generator& Engine::generator() { return *loaded().generator; }
 
 ModelFiles open_model_files(const std::string& name) {

@@ -13,6 +13,7 @@
 #include "backends/backend.h"
 #include "models/model_weights.h"
 #include "models/tokenizer.h"
+#include "speculative/draft_precision.h"
 #include "speculative/generator.h"
 #include "speculative/mtp_proposer.h"
 #include "speculative/target_runner.h"
@@ -30,6 +31,7 @@ struct EngineOptions {
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
   HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
+  DraftPrecision draft_precision{};                  // formats of the head's weights
   bool keep_logits = false;                          // see TargetRunnerOptions
   bool override_drafts = false;                      // allows GenerationOptions::forced
   bool self_check = false;                           // compares all target logits with those of a second, plain sequence
@@ -40,7 +42,8 @@ struct EngineOptions {
 class Engine {
  public:
   /// Opens the device and the model's files and checks them; reads no weights yet. Throws InvalidArgument (options, no such
-  /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required).
+  /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required, a draft precision that
+  /// the device cannot use).
   explicit Engine(EngineOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -79,6 +82,8 @@ class Engine {
   [[nodiscard]] TargetRunner& runner();
   /// Null when can_speculate() says no.
   [[nodiscard]] MtpProposer* proposer();
+  /// The head that the proposer drafts with; null when can_speculate() says no.
+  [[nodiscard]] const DraftHead* draft_head() const;
   [[nodiscard]] Generator& generator();
 
  private:
@@ -87,6 +92,7 @@ class Engine {
   void open_model();
   void choose_prefill_precision();
   void decide_speculation();
+  void choose_draft_formats(const WeightPlan& plan);
   [[nodiscard]] TargetRunnerOptions runner_options(int64_t prompt_tokens, int64_t max_tokens) const;
   void add_drafter(Loaded& loaded) const;
   [[nodiscard]] Loaded& loaded() const;
@@ -102,6 +108,7 @@ class Engine {
   LinearPrecision prefill_precision_ = LinearPrecision::kExact;
   std::string mtp_absent_reason_;
   bool speculates_ = false;
+  DraftFormats draft_formats_;
   std::unique_ptr<Loaded> loaded_;
 };
 

@@ -53,6 +53,7 @@ class MtpProposer final : public DraftProposer {
   [[nodiscard]] DrafterKv take_kv(ProposerState& state) override;
   void install_kv(DrafterKv& kv, int64_t num_rows, ProposerState& state) override;
 
+  [[nodiscard]] const MtpProposerOptions& options() const { return options_; }
   /// Builds the Programs for 1 .. num_drafts + 1 rows at fixed input tensors ([max_request_rows, ...]), so the first round is as
   /// fast as the tenth.
   void prepare(const Tensor& next_token_ids, const Tensor& hidden, int64_t num_drafts);

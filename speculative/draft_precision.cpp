@@ -1,0 +1,261 @@
+#include "speculative/draft_precision.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <type_traits>
+
+#include "backends/ops.h"
+#include "core/error.h"
+#include "core/ops/quantize.h"
+#include "layers/weight_operators.h"
+#include "models/weight_converter.h"
+
+namespace foretoken {
+namespace {
+
+struct PrecisionName {
+  std::string_view name;
+  std::optional<WeightFormat> format;
+};
+constexpr std::array<PrecisionName, 5> kPrecisionNames{{{"auto", std::nullopt},
+                                                        {"bf16", WeightFormat::kBF16},
+                                                        {"fp8", WeightFormat::kFp8Block},
+                                                        {"nvfp4", WeightFormat::kNvfp4},
+                                                        {"fp4", WeightFormat::kNvfp4}}};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+const PrecisionName* find_precision(std::string_view name) {
+  const auto found = std::ranges::find(kPrecisionNames, lower(name), &PrecisionName::name);
+  return found == kPrecisionNames.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void throw_unknown(std::string_view what, std::string_view expected, std::string_view got) {
+  throw Error(ErrorCode::kInvalidArgument, {.what = "unknown " + std::string(what),
+                                            .where = {},
+                                            .expected = std::string(expected),
+                                            .got = "'" + std::string(got) + "'"});
+}
+
+/// How a linear weight of the head is chosen for conversion.
+enum class Role : uint8_t { kFc, kLinear, kExperts };
+
+/// `Weight` is LinearWeight, const or not.
+template <class Weight>
+struct HeadLinear {
+  Weight* weight = nullptr;
+  Role role = Role::kLinear;
+  std::string_view part{};
+  int64_t row_groups = 1;
+};
+
+/// Every weight of a head (MtpWeights, const or not) that may be converted.
+template <class Head, class Weight = std::conditional_t<std::is_const_v<Head>, const LinearWeight, LinearWeight>>
+std::vector<HeadLinear<Weight>> head_linears(Head& head) {
+  std::vector<HeadLinear<Weight>> all{{.weight = &head.fc, .role = Role::kFc, .part = "fc"}};
+  const auto add = [&all](std::string_view part, std::initializer_list<Weight*> weights) {
+    for (Weight* weight : weights) all.push_back({.weight = weight, .role = Role::kLinear, .part = part});
+  };
+  const auto add_mlp = [&add](std::string_view part, auto& mlp) { add(part, {&mlp.gate_proj, &mlp.up_proj, &mlp.down_proj}); };
+  if (auto& attention = head.layer.self_attn) {
+    add("self_attn", {&attention->q_proj, &attention->k_proj, &attention->v_proj, &attention->o_proj});
+  }
+  if (auto& mlp = head.layer.mlp) add_mlp("mlp", *mlp);
+  if (auto& moe = head.layer.moe) {
+    // Gate and up rows of an expert are matrices of their own, as releases quantise them.
+    all.push_back({.weight = &moe->gate_up_proj, .role = Role::kExperts, .part = "experts", .row_groups = 2});
+    all.push_back({.weight = &moe->down_proj, .role = Role::kExperts, .part = "experts"});
+    add_mlp("shared_expert", moe->shared_expert);
+  }
+  return all;
+}
+
+/// What a weight of this format becomes; nothing when it stays.
+std::optional<WeightFormat> new_format(Role role, WeightFormat stored, const DraftFormats& formats) {
+  const auto wanted = role == Role::kFc ? formats.fc : role == Role::kExperts ? formats.experts : formats.linears;
+  return wanted == stored ? std::nullopt : wanted;
+}
+
+/// The planned tensor of a weight's codes.
+const PlannedTensor& planned(const WeightPlan& plan, const Tensor& slot) {
+  const auto found = std::ranges::find(plan.tensors, &slot, &PlannedTensor::slot);
+  if (found == plan.tensors.end()) throw Error(ErrorCode::kInternalError, "a weight of the draft head is not in the plan");
+  return *found;
+}
+
+void check_columns(const PlannedTensor& tensor, std::optional<WeightFormat> format) {
+  const int64_t columns = tensor.shape[tensor.shape.rank() - 1];
+  if (format != WeightFormat::kNvfp4 || columns % kNvfp4Group == 0) return;
+  throw Error(ErrorCode::kInvalidArgument, {.what = "tensor " + tensor.name + " cannot become nvfp4",
+                                            .where = "draft precision",
+                                            .expected = "columns in groups of 16",
+                                            .got = tensor.shape.to_string()});
+}
+
+const PlannedTensor& planned_lm_head(const WeightPlan& plan) {
+  return planned(plan, plan.tied_lm_head ? plan.target.embed_tokens : plan.target.lm_head.weight);
+}
+
+/// Whether the device makes FP8 blocks of such a matrix and drafts with them.
+Availability runs_fp8_lm_head(const OpTable& table, const PlannedTensor& lm_head) {
+  const LinearWeight copy{.weight = Tensor::shape_only(DType::kE4M3, lm_head.shape),
+                          .scale = Tensor::shape_only(DType::kF32, scale_shape(WeightFormat::kFp8Block, lm_head.shape)),
+                          .global_scale = {},
+                          .format = WeightFormat::kFp8Block};
+  const QuantizeFp8Block quantize{
+      .x = Tensor::shape_only(lm_head.dtype, lm_head.shape), .codes = copy.weight, .scale = copy.scale};
+  const LinearArgmax pick = linear_argmax_over(copy, 1);
+  const Availability quantizes = table.availability(QuantizeFp8Block::schema().name(), &quantize);
+  return quantizes ? table.availability(LinearArgmax::schema().name(), &pick) : quantizes;
+}
+
+void choose_lm_head(const GpuBackend& backend, const WeightPlan& plan, const DraftLmHead& wanted, DraftFormats& formats) {
+  const PlannedTensor& stored = planned_lm_head(plan);
+  if (wanted.choice == DraftLmHead::Choice::kCheckpoint) return;
+  if (wanted.choice == DraftLmHead::Choice::kCopy) {
+    backend.capabilities().require_storable(wanted.format, "the LM head for drafts", "draft precision");
+    check_columns(stored, wanted.format);
+    if (wanted.format != stored.format) formats.lm_head = wanted.format;
+    return;
+  }
+  const auto share = [&formats](const std::string& reason) {
+    formats.lm_head_reason = "drafts use the checkpoint's LM head: " + reason;
+  };
+  if (stored.format != WeightFormat::kBF16 && stored.format != WeightFormat::kF32) {
+    return share("it is " + std::string(to_string(stored.format)) + " already");
+  }
+  const WeightFormatSupport fp8 = backend.capabilities().weight_format(WeightFormat::kFp8Block);
+  if (!fp8.storable) return share("FP8: " + fp8.storable.reason());
+  if (!fp8.fast) return share("FP8: " + fp8.fast.reason());
+  if (const Availability runs = runs_fp8_lm_head(backend.ops(), stored); !runs) return share("FP8: " + runs.reason());
+  formats.lm_head = WeightFormat::kFp8Block;
+  formats.lm_head_reason = "drafts use an FP8 copy of the LM head, which this device is faster with";
+}
+
+bool points_into(const LinearWeight& weight, const Buffer& buffer) {
+  const std::array parts{&weight.weight, &weight.scale, &weight.global_scale};
+  return std::ranges::any_of(parts, [&buffer](const Tensor* part) { return part->view().buffer == buffer.view().buffer; });
+}
+
+/// Converts what `formats` says; `release` is given each original that is no longer needed.
+template <class Release>
+DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats,
+                  const Release& release) {
+  if (!model.mtp) throw Error(ErrorCode::kInvalidArgument, "there is no draft head to convert: " + model.mtp_absent_reason);
+  DraftHead head{.weights = *model.mtp, .lm_head = model.target.lm_head, .buffers = {}};
+  const auto replace = [&](LinearWeight& weight, WeightFormat format, int64_t row_groups) {
+    ConvertedWeight converted = convert_weight(backend, stream, weight, format, row_groups);
+    head.buffers.push_back(std::move(converted.memory));
+    return std::exchange(weight, converted.weight);
+  };
+  for (const auto& linear : head_linears(head.weights)) {
+    const auto format = new_format(linear.role, linear.weight->format, formats);
+    if (format) release(replace(*linear.weight, *format, linear.row_groups));
+  }
+  if (formats.lm_head && *formats.lm_head != head.lm_head.format) replace(head.lm_head, *formats.lm_head, 1);
+  return head;
+}
+
+}  // namespace
+
+std::optional<WeightFormat> parse_draft_precision(std::string_view name) {
+  const PrecisionName* found = find_precision(name);
+  if (found == nullptr) throw_unknown("draft precision", "one of auto, bf16, fp8, nvfp4 (or fp4)", name);
+  return found->format;
+}
+
+DraftLmHead parse_draft_lm_head(std::string_view name) {
+  if (lower(name) == "checkpoint") return {.choice = DraftLmHead::Choice::kCheckpoint};
+  const PrecisionName* found = find_precision(name);
+  if (found == nullptr) throw_unknown("draft LM head", "one of auto, checkpoint, bf16, fp8, nvfp4 (or fp4)", name);
+  if (!found->format) return {};
+  return {.choice = DraftLmHead::Choice::kCopy, .format = *found->format};
+}
+
+std::string_view draft_precision_name(std::optional<WeightFormat> format) {
+  const auto found = std::ranges::find(kPrecisionNames, format, &PrecisionName::format);
+  return found == kPrecisionNames.end() ? to_string(*format) : found->name;
+}
+
+std::string_view draft_precision_name(const DraftLmHead& lm_head) {
+  switch (lm_head.choice) {
+    case DraftLmHead::Choice::kAuto: return "auto";
+    case DraftLmHead::Choice::kCheckpoint: return "checkpoint";
+    case DraftLmHead::Choice::kCopy: break;
+  }
+  return draft_precision_name(lm_head.format);
+}
+
+WeightFormat effective_precision(WeightFormat requested, bool is_dense_ffn) {
+  return is_dense_ffn && requested == WeightFormat::kNvfp4 ? WeightFormat::kBF16 : requested;
+}
+
+DraftFormats choose_draft_formats(const GpuBackend& backend, const WeightPlan& plan, const DraftPrecision& wanted) {
+  const auto check = [&backend](std::optional<WeightFormat> format, std::string_view what) {
+    if (format) backend.capabilities().require_storable(*format, what, "draft precision");
+  };
+  check(wanted.linears, "the draft head");
+  check(wanted.fc, "the draft head's fc");
+  check(wanted.experts, "the draft head's experts");
+  DraftFormats formats{.linears = wanted.linears, .fc = wanted.fc, .experts = wanted.experts ? wanted.experts : wanted.linears};
+  for (const auto& linear : head_linears(plan.mtp.value())) {
+    const auto format = new_format(linear.role, linear.weight->format, formats);
+    if (format) check_columns(planned(plan, linear.weight->weight), *format);
+  }
+  choose_lm_head(backend, plan, wanted.lm_head, formats);
+  return formats;
+}
+
+DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats) {
+  return convert(backend, stream, model, formats, [](const LinearWeight&) {});
+}
+
+DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats) {
+  const auto release = [&model](const LinearWeight& original) {
+    const auto released = [&original](const Buffer& buffer) { return points_into(original, buffer); };
+    model.weight_bytes -= std::erase_if(model.draft_buffers, released) > 0 ? original.bytes() : 0;
+  };
+  DraftHead head = convert(backend, stream, model, formats, release);
+  model.mtp = head.weights;
+  for (const Buffer& buffer : head.buffers) model.weight_bytes += buffer.bytes();
+  return head;
+}
+
+std::vector<StoredFormats> stored_formats(const DraftHead& head) {
+  std::vector<StoredFormats> parts;
+  const auto add = [&parts](std::string_view name, WeightFormat format) {
+    if (parts.empty() || parts.back().part != name) parts.push_back({.part = name, .formats = {}});
+    std::string& formats = parts.back().formats;
+    if (formats.find(to_string(format)) == std::string::npos)
+      formats.append(formats.empty() ? "" : "+").append(to_string(format));
+  };
+  for (const auto& linear : head_linears(head.weights)) add(linear.part, linear.weight->format);
+  add("lm_head", head.lm_head.format);
+  return parts;
+}
+
+uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model) {
+  const auto experts = static_cast<uint64_t>(std::max<int64_t>(model.config.num_experts, 1));
+  const auto active = static_cast<uint64_t>(model.config.num_experts_per_tok);
+  uint64_t bytes = head.lm_head.bytes();
+  for (const auto& linear : head_linears(head.weights)) {
+    const uint64_t whole = linear.weight->bytes();
+    bytes += linear.role == Role::kExperts ? whole / experts * active : whole;
+  }
+  const DecoderLayerWeights& layer = head.weights.layer;
+  if (layer.moe) bytes += layer.moe->gate.bytes() + layer.moe->shared_expert_gate.bytes();
+  for (const Tensor* norm :
+       {&head.weights.pre_fc_norm_embedding, &head.weights.pre_fc_norm_hidden, &layer.input_layernorm,
+        &layer.post_attention_layernorm, &layer.self_attn->q_norm, &layer.self_attn->k_norm, &head.weights.norm}) {
+    bytes += norm->bytes();
+  }
+  const bool is_tied = head.lm_head.weight.address() == model.target.embed_tokens.address();
+  return is_tied ? bytes : bytes + model.target.embed_tokens.rows(0, 1).bytes();
+}
+
+}  // namespace foretoken
