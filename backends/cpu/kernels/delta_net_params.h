@@ -32,9 +32,9 @@ struct CausalConv1dSiluParams {
   size_t record_rows;
 };
 
-/// "gated_delta_rule": a value head has slices = ceil(dv / kStateSlice) and n = ceil(slices / slices_per_item) items. Item i is number i % n of value
-/// head i / n % nv of sequence i / n / nv. When recording, slices_per_item is 1: a private slice lives as long as its item.
-/// "amx_gated_delta_rule", which does not record: item i is value head i % nv of sequence i / nv.
+/// "gated_delta_rule": a value head has slices = ceil(dv / kStateSlice) and n = ceil(slices / slices_per_item) items. Item i is
+/// number i % n of value head i / n % nv of sequence i / n / nv. When recording, slices_per_item is 1: a private slice lives as
+/// long as its item. "amx_gated_delta_rule", which does not record: item i is value head i % nv of sequence i / nv.
 struct GatedDeltaRuleParams {
   const float* qkv;                // [T, 2*nk*dk + nv*dv]
   const float* b;                  // [T, nv]

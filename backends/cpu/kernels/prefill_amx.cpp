@@ -15,25 +15,39 @@ namespace {
 
 constexpr size_t kTileBytes = kAmxTile * kAmxDepth * sizeof(uint16_t);
 constexpr size_t kPair = 2;  // tiles of results in each direction
+constexpr size_t kLineBytes = 64;
 
-/// sums[n][t] for 32 rows of W and 32 rows of x: `w` and `w_next` each start sixteen rows of W, `x` and `x_next` a packed block
-/// each.
-__attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(const uint16_t* w, const uint16_t* w_next, const uint8_t* x,
-                                                                 const uint8_t* x_next, size_t in_features, float* sums) {
-  const size_t w_stride = in_features * sizeof(uint16_t);
+/// One product of two by two tiles: 32 rows of W and 32 rows of x.
+struct TileProduct {
+  const uint16_t* w;       // sixteen rows
+  const uint16_t* w_next;  // sixteen more
+  const uint8_t* x;        // a packed block
+  const uint8_t* x_next;   // the next one
+  size_t in_features;
+  const char* prefetch;  // weights that are wanted later
+  size_t prefetch_lines;
+};
+
+/// sums[n][t]
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(const TileProduct& p, float* sums) {
+  const size_t w_stride = p.in_features * sizeof(uint16_t);
   constexpr size_t kSumStride = kPair * kAmxTile * sizeof(float);
+  const uint8_t* x = p.x;
+  const uint8_t* x_next = p.x_next;
+  const char* prefetch = p.prefetch;
   memory_fence_for_compiler();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (size_t k = 0; k < in_features; k += kAmxDepth) {
-    _tile_loadd(4, w + k, w_stride);
+  for (size_t k = 0; k < p.in_features; k += kAmxDepth) {
+    for (size_t line = 0; line < p.prefetch_lines; ++line, prefetch += kLineBytes) _mm_prefetch(prefetch, _MM_HINT_T1);
+    _tile_loadd(4, p.w + k, w_stride);
     _tile_loadd(6, x, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, x_next, 64);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, w_next + k, w_stride);
+    _tile_loadd(5, p.w_next + k, w_stride);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
     x += kTileBytes;
@@ -100,17 +114,28 @@ void amx_linear(const AmxLinearParams& p, uint32_t begin, uint32_t end) {
   const auto* packed = pointer<const uint8_t>(p.packed);
   alignas(64) float sums[kPair * kAmxTile * kPair * kAmxTile];
   alignas(64) float up_sums[kPair * kAmxTile * kPair * kAmxTile];
+  const size_t product_lines = p.in_features / kAmxDepth * p.prefetch_lines;
   for (size_t item = begin; item < end; ++item) {
     const size_t first = item * p.slice_columns;
     const size_t last = smaller(first + p.slice_columns, p.out_features);
+    const size_t lines = item + 1 < end ? p.prefetch_lines : 0;
+    size_t num_products = 0;
     for (size_t row = 0; row < p.num_rows; row += kPair * kAmxTile) {
       const uint8_t* x = packed + row / kAmxTile * block_bytes;
-      for (size_t column = first; column < last; column += kPair * kAmxTile) {
+      for (size_t column = first; column < last; column += kPair * kAmxTile, ++num_products) {
         // A single tile at the end is computed twice and stored once.
         const size_t next = column + kAmxTile < last ? column + kAmxTile : column;
         const auto multiply = [&](uint64_t weight, float* into) {
           const auto* w = pointer<const uint16_t>(weight);
-          multiply_tiles(w + column * p.in_features, w + next * p.in_features, x, x + block_bytes, p.in_features, into);
+          const char* later = pointer<const char>(weight) + last * p.in_features * sizeof(uint16_t);
+          multiply_tiles({.w = w + column * p.in_features,
+                          .w_next = w + next * p.in_features,
+                          .x = x,
+                          .x_next = x + block_bytes,
+                          .in_features = p.in_features,
+                          .prefetch = later + num_products * product_lines * kLineBytes,
+                          .prefetch_lines = lines},
+                         into);
         };
         multiply(p.weight, sums);
         if (p.up != 0) multiply(p.up, up_sums);

@@ -32,7 +32,9 @@ struct AmxLinearParams {
   uint32_t in_features;
   uint32_t out_features;  // a multiple of kAmxTile
   uint32_t slice_columns;
+  uint32_t prefetch_lines;  // of the next item's weights, with each step along in_features
+  uint32_t reserved;
 };
-static_assert(sizeof(AmxLinearParams) == 56);
+static_assert(sizeof(AmxLinearParams) == 64);
 
 }  // namespace foretoken::cpu

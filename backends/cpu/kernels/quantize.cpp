@@ -283,11 +283,11 @@ FORETOKEN_SIMD_INLINE void dequantize_row(const DequantizeParams& p, size_t n, O
 }
 
 void dequantize(const DequantizeParams& p, uint32_t begin, uint32_t end) {
-  for (size_t n = begin; n < end; ++n) {
+  for (size_t item = begin; item < end; ++item) {
     if (p.out_is_bf16) {
-      dequantize_row(p, n, static_cast<uint16_t*>(p.out) + n * p.num_columns);
+      dequantize_row(p, p.first_row + item, static_cast<uint16_t*>(p.out) + item * p.num_columns);
     } else {
-      dequantize_row(p, n, static_cast<float*>(p.out) + n * p.num_columns);
+      dequantize_row(p, p.first_row + item, static_cast<float*>(p.out) + item * p.num_columns);
     }
   }
 }

@@ -61,12 +61,13 @@ struct QuantizeNvfp4Params {
   float* global_scale;  // [1]
 };
 
-/// Items are rows.
+/// Item i is row first_row + i.
 struct DequantizeParams {
   const void* codes;          // [N, K]
   const void* scale;          // as the format says
   const float* global_scale;  // [G], NVFP4 only
-  void* out;                  // [N, K] F32 or BF16
+  void* out;                  // [items, K] F32 or BF16
+  size_t first_row;
   size_t num_columns;
   size_t block_rows;             // FP8 block
   size_t rows_per_global_scale;  // NVFP4

@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/prefill_amx_params.h"
 #include "backends/cpu/ops/linear_support.h"
+#include "backends/cpu/ops/weight_panels.h"
 #include "core/ops/linear.h"
 
 namespace foretoken::cpu {
@@ -13,16 +14,22 @@ namespace {
 /// Rows are padded to pairs of tiles, so fewer than half of that are better off with the exact kernels.
 constexpr int64_t kMinRows = 16;
 constexpr uint32_t kRowAlignment = 2 * kAmxTile;
-/// Weights of one item, which all row blocks of a call read again: half of a 1 MiB second-level cache.
-constexpr uint32_t kSliceBytes = 512 * 1024;
+/// Columns of an item: its weights are read again for all rows of a call, from the second-level cache.
+constexpr uint32_t kSliceColumns = 64;
+/// The next item's weights are fetched ahead where they, those at work and the activations fit a second-level cache of 2 MiB.
+constexpr size_t kPrefetchActivationBytes = size_t{1} << 20;
+/// Lines that the memory delivers while two by two tiles are multiplied.
+constexpr uint32_t kMaxPrefetchLines = 4;
 
 struct AmxKernels {
   Kernel<AmxPackParams> pack;
   Kernel<AmxLinearParams> linear;
+  WeightPanels panels;
 
   explicit AmxKernels(const KernelModule& module)
       : pack(module.resolve_optional<AmxPackParams>("amx_pack")),
-        linear(module.resolve_optional<AmxLinearParams>("amx_linear")) {}
+        linear(module.resolve_optional<AmxLinearParams>("amx_linear")),
+        panels(module) {}
 
   [[nodiscard]] Availability available() const {
     return pack && linear ? Availability::yes() : Availability::no("this CPU has no AMX-BF16 tiles, or a lower set is forced");
@@ -33,13 +40,17 @@ uint32_t num_blocks(const Tensor& x) { return ceil_div(extent(x, 0), kRowAlignme
 
 size_t packed_bytes(const Tensor& x) { return size_t{num_blocks(x)} * kAmxTile * extent(x, 1) * sizeof(uint16_t); }
 
+size_t workspace_bytes(const Tensor& x, const LinearWeight& w, size_t num_weights) {
+  return packed_bytes(x) + num_weights * WeightPanels::bytes(w);
+}
+
 Availability accepts(const Availability& kernels, LinearPrecision precision, const Tensor& x, const Tensor& out,
                      const LinearWeight& w) {
   if (precision != LinearPrecision::kBF16) return Availability::no("the call asks for exact activations");
   if (!kernels) return kernels;
   const Availability f32 = activations_are_f32({&x, &out});
   if (!f32) return f32;
-  if (w.format != WeightFormat::kBF16) return Availability::no("weights are " + std::string(to_string(w.format)) + ", not bf16");
+  if (!WeightPanels::takes(w.format)) return Availability::no(std::string(to_string(w.format)) + " weights stay exact");
   if (w.in_features() % kAmxDepth != 0 || w.out_features() % kAmxTile != 0) {
     return Availability::no("needs multiples of 32 inputs and 16 outputs");
   }
@@ -47,28 +58,37 @@ Availability accepts(const Availability& kernels, LinearPrecision precision, con
   return Availability::yes();
 }
 
-/// Multiplies x by `weight` (and `up`, when there is one).
-void launch(CommandList& cmd, const AmxKernels& kernels, const Tensor& x, const LinearWeight& weight, const LinearWeight* up,
+/// Lines of the next item that each step of an item fetches, so that all of them are there in time; 0 leaves it to the CPU.
+uint32_t prefetch_lines(const Tensor& x) {
+  if (packed_bytes(x) > kPrefetchActivationBytes) return 0;
+  constexpr size_t kLinesOfAllSteps = 1024;  // of an item that one row of x takes
+  return std::min(kMaxPrefetchLines, static_cast<uint32_t>(ceil_div(kLinesOfAllSteps, num_blocks(x) * kAmxTile)));
+}
+
+/// Multiplies x by each of `weights` (one, or gate and up) and writes `out`.
+void launch(CommandList& cmd, const AmxKernels& kernels, const Tensor& x, std::initializer_list<const LinearWeight*> weights,
             const Tensor& out, uint64_t workspace, std::span<const Access> accesses) {
   const uint32_t rows = extent(x, 0);
   const uint32_t in_features = extent(x, 1);
-  const uint32_t out_features = extent(out, 1);
-  const uint32_t column_bytes = in_features * (up == nullptr ? 2 : 4);  // BF16 of one weight or of two
-  const uint32_t slice_columns = std::clamp<uint32_t>(kSliceBytes / column_bytes / 32 * 32, 32, 128);
   kernels.pack(cmd, Grid{num_blocks(x)},
                {.x = x.address(), .packed = workspace, .x_stride = stride(x), .num_rows = rows, .in_features = in_features},
                accesses);
-  kernels.linear(cmd, Grid{ceil_div(out_features, slice_columns)},
-                 {.packed = workspace,
-                  .weight = weight.weight.address(),
-                  .up = up == nullptr ? 0 : up->weight.address(),
-                  .out = out.address(),
-                  .out_stride = stride(out),
-                  .num_rows = rows,
-                  .in_features = in_features,
-                  .out_features = out_features,
-                  .slice_columns = slice_columns},
-                 accesses);
+  kernels.panels.for_each(cmd, weights, workspace + packed_bytes(x), accesses,
+                          [&](uint32_t first, uint32_t count, const std::array<uint64_t, 2>& panels) {
+                            kernels.linear(cmd, Grid{ceil_div(count, kSliceColumns)},
+                                           {.packed = workspace,
+                                            .weight = panels[0],
+                                            .up = panels[1],
+                                            .out = out.address() + first * sizeof(float),
+                                            .out_stride = stride(out),
+                                            .num_rows = rows,
+                                            .in_features = in_features,
+                                            .out_features = count,
+                                            .slice_columns = kSliceColumns,
+                                            .prefetch_lines = prefetch_lines(x),
+                                            .reserved = 0},
+                                           accesses);
+                          });
 }
 
 }  // namespace
@@ -79,19 +99,19 @@ void add_amx_ops(OpTable& table, const KernelModule& module) {
   table.add<Linear>(
       "amx",
       [kernels](CommandList& cmd, const Linear& op) {
-        const uint64_t workspace = checked_workspace("linear", op.workspace, packed_bytes(op.x));
-        launch(cmd, kernels, op.x, op.w, nullptr, op.out, workspace, accesses_of(op));
+        const uint64_t workspace = checked_workspace("linear", op.workspace, workspace_bytes(op.x, op.w, 1));
+        launch(cmd, kernels, op.x, {&op.w}, op.out, workspace, accesses_of(op));
       },
       [available](const Linear& op) { return accepts(available, op.precision, op.x, op.out, op.w); },
-      [](const Linear& op) { return packed_bytes(op.x); });
+      [](const Linear& op) { return workspace_bytes(op.x, op.w, 1); });
   table.add<LinearSiluMul>(
       "amx",
       [kernels](CommandList& cmd, const LinearSiluMul& op) {
-        const uint64_t workspace = checked_workspace("linear_silu_mul", op.workspace, packed_bytes(op.x));
-        launch(cmd, kernels, op.x, op.gate, &op.up, op.out, workspace, accesses_of(op));
+        const uint64_t workspace = checked_workspace("linear_silu_mul", op.workspace, workspace_bytes(op.x, op.gate, 2));
+        launch(cmd, kernels, op.x, {&op.gate, &op.up}, op.out, workspace, accesses_of(op));
       },
       [available](const LinearSiluMul& op) { return accepts(available, op.precision, op.x, op.out, op.gate); },
-      [](const LinearSiluMul& op) { return packed_bytes(op.x); });
+      [](const LinearSiluMul& op) { return workspace_bytes(op.x, op.gate, 2); });
 }
 
 }  // namespace foretoken::cpu

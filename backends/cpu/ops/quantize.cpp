@@ -6,6 +6,7 @@
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/quantize_params.h"
 #include "backends/cpu/ops/operands.h"
+#include "backends/cpu/ops/weight_panels.h"
 
 namespace foretoken::cpu {
 namespace {
@@ -75,19 +76,7 @@ void add_nvfp4(OpTable& table, const KernelModule& module) {
 
 void add_dequantize(OpTable& table, const KernelModule& module) {
   table.add<Dequantize>("cpu", [kernel = module.resolve<DequantizeParams>("dequantize")](CommandList& cmd, const Dequantize& op) {
-    const size_t num_rows = dimension(op.out, 0);
-    kernel(cmd, items(num_rows),
-           {.codes = pointer<const void>(op.w.weight),
-            .scale = pointer<const void>(op.w.scale),
-            .global_scale = pointer<const float>(op.w.global_scale),
-            .out = pointer<void>(op.out),
-            .num_columns = dimension(op.out, 1),
-            .block_rows = static_cast<size_t>(op.w.block_rows),
-            .rows_per_global_scale = op.w.global_scale ? num_rows / dimension(op.w.global_scale, 0) : 1,
-            .format = op.w.format,
-            .one_scale = op.w.format == WeightFormat::kFp8Row && op.w.scale.shape() == Shape{1},
-            .scale_is_bf16 = op.w.scale && op.w.scale.dtype() == DType::kBF16,
-            .out_is_bf16 = op.out.dtype() == DType::kBF16},
+    kernel(cmd, items(dimension(op.out, 0)), dequantize_params(op.w, 0, op.out.address(), op.out.dtype() == DType::kBF16),
            accesses_of(op));
   });
 }

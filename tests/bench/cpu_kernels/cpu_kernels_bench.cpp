@@ -77,6 +77,56 @@ void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int6
   for (auto _ : state) ops::dispatch(list(), op);
 }
 
+/// The delta rule of prefill where activations may be rounded; exact where the machine has no kernel for that.
+void delta_rule_bf16(benchmark::State& state, int64_t rows, int64_t value_heads, int64_t dim) {
+  const int64_t channels = 3 * value_heads * dim;
+  const Floats qkv = random_floats({rows, channels}, 1), b = random_floats({rows, value_heads}, 2);
+  const Floats a = random_floats({rows, value_heads}, 3), a_log = random_floats({value_heads}, 4),
+               bias = random_floats({value_heads}, 5);
+  const Floats states = random_floats({1, value_heads, dim, dim}, 6), out = zeros({rows, value_heads, dim});
+  const Ints starts = ints({0, static_cast<int32_t>(rows)}), slots = ints({0});
+  const GatedDeltaRule op{.qkv = qkv,
+                          .b = b,
+                          .a = a,
+                          .A_log = a_log,
+                          .dt_bias = bias,
+                          .query_start_loc = starts,
+                          .state_slots = slots,
+                          .state = states,
+                          .key_record = {},
+                          .delta_record = {},
+                          .decay_record = {},
+                          .out = out,
+                          .precision = LinearPrecision::kBF16};
+  for (auto _ : state) ops::dispatch(list(), op);
+}
+
+/// The matrix product of prefill with weights of each format, all zero.
+void linear_bf16(benchmark::State& state, int64_t rows, int64_t in_features, int64_t out_features, WeightFormat format) {
+  const Shape shape{out_features, in_features};
+  const Owned<uint8_t> codes(DType::kU8, {out_features * in_features * 2});
+  const Floats x = random_floats({rows, in_features}, 1), out = zeros({rows, out_features});
+  const Owned<uint8_t> scales(DType::kU8, {out_features * in_features});
+  const Floats global_scale = zeros({1});
+  LinearWeight w{.weight = Tensor(codes.tensor().view(), code_dtype(format), shape), .scale = {}, .global_scale = {}};
+  w.format = format;
+  if (format != WeightFormat::kBF16) {
+    const DType scale_dtype = format == WeightFormat::kNvfp4 ? DType::kE4M3 : DType::kF32;
+    w.scale = Tensor(scales.tensor().view(), scale_dtype, scale_shape(format, shape));
+  }
+  if (format == WeightFormat::kNvfp4) w.global_scale = global_scale;
+  Linear op{.x = x, .w = w, .out = out, .workspace = {}, .precision = LinearPrecision::kBF16};
+  if (!list().ops().availability("linear", &op)) {
+    state.SkipWithError("no kernel for BF16 activations on this machine");
+    return;
+  }
+  const Owned<uint8_t> workspace(DType::kU8, {static_cast<int64_t>(ops::workspace_bytes(list().ops(), op))});
+  op.workspace = workspace;
+  for (auto _ : state) ops::dispatch(list(), op);
+  state.counters["flops"] = benchmark::Counter(2.0 * static_cast<double>(rows * in_features * out_features),
+                                               benchmark::Counter::kIsIterationInvariantRate);
+}
+
 void commit(benchmark::State& state, int32_t rows, int64_t value_heads, int64_t dim) {
   const int64_t key_heads = value_heads / 2, channels = 2 * key_heads * dim + value_heads * dim;
   const Floats conv_record = random_floats({1, 5, channels}, 1), keys = random_floats({1, 5, key_heads, dim}, 2, 0.1F);
@@ -143,6 +193,7 @@ BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_bf16, 4, 3000, 256, DType::kBF16
 BENCHMARK_CAPTURE(attention, rows1_ctx3000_d256_fp8, 1, 3000, 256, DType::kE4M3);
 BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_fp8, 4, 3000, 256, DType::kE4M3);
 BENCHMARK_CAPTURE(attention, prefill512_d64, 512, 512, 64, DType::kF32);
+BENCHMARK_CAPTURE(attention, prefill256_d256, 256, 256, 256, DType::kF32);
 BENCHMARK_CAPTURE(attention, prefill512_d256, 512, 512, 256, DType::kF32);
 BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord);
@@ -150,6 +201,12 @@ BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows1_16x128, 1, 16, 128, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows256_16x128, 256, 16, 128, StateUpdate::kInPlace);
 BENCHMARK_CAPTURE(delta_rule, rows4_16x128_record, 4, 16, 128, StateUpdate::kRecord);
+BENCHMARK_CAPTURE(delta_rule_bf16, rows256_16x128, 256, 16, 128);
+BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_bf16, 256, 1024, 3584, WeightFormat::kBF16);
+BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_fp8_row, 256, 1024, 3584, WeightFormat::kFp8Row);
+BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_fp8_block, 256, 1024, 3584, WeightFormat::kFp8Block);
+BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_nvfp4, 256, 1024, 3584, WeightFormat::kNvfp4);
+BENCHMARK_CAPTURE(linear_bf16, rows256_k3584_n1024_bf16, 256, 3584, 1024, WeightFormat::kBF16);
 BENCHMARK_CAPTURE(commit, rows1_4x64, 1, 4, 64);
 BENCHMARK_CAPTURE(commit, rows1_16x128, 1, 16, 128);
 BENCHMARK_CAPTURE(commit, rows4_16x128, 4, 16, 128);
@@ -158,6 +215,7 @@ BENCHMARK_CAPTURE(rms_norm, rows1_h5120, 1, 5120);
 BENCHMARK_CAPTURE(rms_norm_gated, rows1_16x128, 1, 16, 128);
 BENCHMARK_CAPTURE(causal_conv, rows1_c512, 1, 512);
 BENCHMARK_CAPTURE(causal_conv, rows4_c8192, 4, 8192);
+BENCHMARK_CAPTURE(causal_conv, rows256_c6144, 256, 6144);
 BENCHMARK_CAPTURE(argmax, v248320, 248320);
 
 }  // namespace

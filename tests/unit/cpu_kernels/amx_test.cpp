@@ -3,6 +3,7 @@
 
 #include "core/ops/gated_delta_rule.h"
 #include "core/ops/linear.h"
+#include "core/ops/quantize.h"
 #include "tests/unit/cpu_kernels/isa_test.h"
 
 namespace foretoken::cpu::emulated {
@@ -84,6 +85,124 @@ TEST_F(AmxTest, DeltaRuleAgreesWithTheExactOne) {
     EXPECT_LT(difference(tiles.state, exact.state), 5e-3);
     EXPECT_TRUE(same_bits(tiles.out, parts.out));
     EXPECT_TRUE(same_bits(tiles.state, parts.state));
+  }
+}
+
+struct LinearSizes {
+  int64_t rows, k, n;
+};
+
+/// A weight of any format with random values, quantised by the CPU.
+struct AnyWeight {
+  Floats values;
+  Halves bf16;
+  Codes codes, scale_codes;
+  Floats scale, global_scale;
+  LinearWeight weight;
+
+  AnyWeight(WeightFormat format, int64_t n, int64_t k, uint32_t seed)
+      : values(random_floats({n, k}, seed, 0.05F)),
+        bf16(DType::kBF16, {n, k}),
+        codes(code_dtype(format) == DType::kE2M1 ? DType::kE2M1 : DType::kE4M3, {n, k}),
+        scale_codes(DType::kE4M3, {n, std::max<int64_t>(k / kNvfp4Group, 1)}),
+        scale(zeros(format == WeightFormat::kFp8Block ? scale_shape(format, {n, k}) : Shape{n})),
+        global_scale(zeros({1})) {
+    DirectList list(Isa::kAvx512);
+    weight.format = format;
+    switch (format) {
+      case WeightFormat::kF32: break;
+      case WeightFormat::kBF16:
+        for (size_t i = 0; i < values.size(); ++i) {
+          bf16.data()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(values.data()[i]) >> 16);
+        }
+        weight.weight = bf16;
+        break;
+      case WeightFormat::kFp8Row:
+        list.run(QuantizeFp8Row{.x = values, .codes = codes, .scale = scale});
+        weight.weight = codes;
+        weight.scale = scale;
+        break;
+      case WeightFormat::kFp8Block:
+        list.run(QuantizeFp8Block{.x = values, .codes = codes, .scale = scale});
+        weight.weight = codes;
+        weight.scale = scale;
+        break;
+      case WeightFormat::kNvfp4: {
+        const Floats amax = zeros({1});
+        list.run(AbsMax{.x = values, .amax = amax, .workspace = {}});
+        list.run(QuantizeNvfp4{.x = values, .amax = amax, .codes = codes, .scale = scale_codes, .global_scale = global_scale});
+        weight.weight = codes;
+        weight.scale = scale_codes;
+        weight.global_scale = global_scale;
+        break;
+      }
+    }
+  }
+};
+
+/// Runs linear and linear_silu_mul of x with BF16 activations.
+struct PrefillResult {
+  std::vector<float> linear, silu;
+};
+
+PrefillResult prefill(uint32_t range, const Floats& x, const LinearWeight& gate, const LinearWeight& up,
+                      const std::string& expected) {
+  DirectList list(Isa::kAvx512, range, emulated_kernels());
+  const Floats out = zeros({x.tensor().dim(0), gate.out_features()});
+  Linear linear{.x = x, .w = gate, .out = out, .workspace = {}, .precision = LinearPrecision::kBF16};
+  EXPECT_EQ(chosen(list, "linear", linear), expected);
+  list.run(linear);
+  PrefillResult result{out.values(), {}};
+  list.run(LinearSiluMul{.x = x, .gate = gate, .up = up, .out = out, .workspace = {}, .precision = LinearPrecision::kBF16});
+  result.silu = out.values();
+  return result;
+}
+
+TEST_F(AmxTest, LinearAgreesWithFloat64OnRoundedActivations) {
+  for (const LinearSizes& s : {LinearSizes{16, 64, 32}, LinearSizes{65, 192, 208}, LinearSizes{40, 1024, 80}}) {
+    const Floats x = random_floats({s.rows, s.k}, 1);
+    const AnyWeight gate(WeightFormat::kBF16, s.n, s.k, 2), up(WeightFormat::kBF16, s.n, s.k, 3);
+    const PrefillResult whole = prefill(UINT32_MAX, x, gate.weight, up.weight, "amx");
+    const PrefillResult parts = prefill(1, x, gate.weight, up.weight, "amx");
+    EXPECT_TRUE(same_bits(whole.linear, parts.linear));
+    EXPECT_TRUE(same_bits(whole.silu, parts.silu));
+    std::vector<double> linear, silu;
+    const auto dot = [&](const Halves& w, int64_t row, int64_t n) {
+      double sum = 0.0;
+      for (int64_t k = 0; k < s.k; ++k) {
+        sum += static_cast<double>(bf16_to_float(float_to_bf16(x.data()[row * s.k + k]))) *
+               static_cast<double>(bf16_to_float(w.data()[n * s.k + k]));
+      }
+      return sum;
+    };
+    for (int64_t row = 0; row < s.rows; ++row) {
+      for (int64_t n = 0; n < s.n; ++n) {
+        linear.push_back(dot(gate.bf16, row, n));
+        silu.push_back(linear.back() / (1.0 + std::exp(-linear.back())) * dot(up.bf16, row, n));
+      }
+    }
+    EXPECT_LT(relative_error(whole.linear, linear), 1e-5);
+    EXPECT_LT(relative_error(whole.silu, silu), 2e-5);
+  }
+}
+
+TEST_F(AmxTest, QuantisedWeightsGiveTheBitsOfTheirBF16) {
+  for (const LinearSizes& s : {LinearSizes{33, 256, 48}, LinearSizes{16, 4096, 592}}) {  // the latter in three panels
+    const Floats x = random_floats({s.rows, s.k}, 1);
+    for (const WeightFormat format : {WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4}) {
+      const AnyWeight gate(format, s.n, s.k, 2), up(format, s.n, s.k, 3);
+      LinearWeight gate_bf16, up_bf16;
+      const Halves gate_values(DType::kBF16, {s.n, s.k}), up_values(DType::kBF16, {s.n, s.k});
+      DirectList list(Isa::kAvx512);
+      list.run(Dequantize{.w = gate.weight, .out = gate_values});
+      list.run(Dequantize{.w = up.weight, .out = up_values});
+      gate_bf16.weight = gate_values;
+      up_bf16.weight = up_values;
+      const PrefillResult expected = prefill(UINT32_MAX, x, gate_bf16, up_bf16, "amx");
+      const PrefillResult quantised = prefill(7, x, gate.weight, up.weight, "amx");
+      EXPECT_TRUE(same_bits(quantised.linear, expected.linear)) << to_string(format);
+      EXPECT_TRUE(same_bits(quantised.silu, expected.silu)) << to_string(format);
+    }
   }
 }
 

@@ -115,6 +115,8 @@ class DirectList final : public CommandList {
   explicit DirectList(Isa isa, uint32_t range = UINT32_MAX, const std::vector<KernelEntry>& first = {})
       : module_(isa, first), range_(range) {
     add_amx_ops(ops_, module_);
+    add_prefill_ops(ops_, module_);
+    add_quantize_ops(ops_, module_);
     add_norm_ops(ops_, module_);
     add_attention_ops(ops_, module_);
     add_delta_net_ops(ops_, module_);

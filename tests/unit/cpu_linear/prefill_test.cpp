@@ -10,6 +10,7 @@
 #include "backends/cpu/onednn.h"
 #include "backends/ops.h"
 #include "core/error.h"
+#include "core/ops/quantize.h"
 #include "tests/unit/cpu_linear/kernels.h"
 
 namespace foretoken::cpu {
@@ -118,6 +119,57 @@ TEST_F(CpuPrefill, AgreesWithFloat64AndDoesNotDependOnThreads) {
       }
       EXPECT_LT(error, 1e-5 * largest);
       EXPECT_LT(error_silu, 2e-5 * largest_silu);
+    }
+  }
+}
+
+TEST_F(CpuPrefill, QuantisedWeightsGiveTheBitsOfTheirBF16) {
+  for (const Sizes& s : {Sizes{24, 64, 100}, Sizes{70, 2048, 1300}}) {  // the latter in three panels, the last one ragged
+    const Data data(s);
+    const Tensor x = upload(data.x, DType::kF32, {s.rows, s.k});
+    const Tensor values = upload(data.gate, DType::kF32, {s.n, s.k});
+    const Tensor out = upload(std::vector<float>(static_cast<size_t>(s.rows * s.n), NAN), DType::kF32, {s.rows, s.n});
+    const Tensor amax = upload(std::vector<float>(1), DType::kF32, {1});
+    const auto run_op = [&](const auto& op) { stream_->run([&](CommandList& cmd) { ops::dispatch(cmd, op); }); };
+    const auto codes = [&](DType dtype, int64_t columns) {
+      buffers_.push_back(backend_->allocate(static_cast<size_t>(s.n * columns)));
+      return Tensor(buffers_.back().view(), dtype, {s.n, columns});
+    };
+    LinearWeight row{.weight = codes(DType::kE4M3, s.k),
+                     .scale = upload(std::vector<float>(static_cast<size_t>(s.n)), DType::kF32, {s.n}),
+                     .global_scale = {},
+                     .format = WeightFormat::kFp8Row};
+    run_op(QuantizeFp8Row{.x = values, .codes = row.weight, .scale = row.scale});
+    const Shape scales = scale_shape(WeightFormat::kFp8Block, {s.n, s.k});
+    LinearWeight block{.weight = codes(DType::kE4M3, s.k),
+                       .scale = upload(std::vector<float>(static_cast<size_t>(scales.num_elements())), DType::kF32, scales),
+                       .global_scale = {},
+                       .format = WeightFormat::kFp8Block};
+    run_op(QuantizeFp8Block{.x = values, .codes = block.weight, .scale = block.scale});
+    LinearWeight nvfp4{.weight = codes(DType::kE2M1, s.k),
+                       .scale = codes(DType::kE4M3, s.k / kNvfp4Group),
+                       .global_scale = upload(std::vector<float>(1), DType::kF32, {1}),
+                       .format = WeightFormat::kNvfp4};
+    run_op(AbsMax{
+        .x = values, .amax = amax, .workspace = allocate(ops::workspace_bytes(backend_->ops(), AbsMax{values, amax, {}}))});
+    run_op(QuantizeNvfp4{
+        .x = values, .amax = amax, .codes = nvfp4.weight, .scale = nvfp4.scale, .global_scale = nvfp4.global_scale});
+    for (const LinearWeight& w : {row, block, nvfp4}) {
+      const LinearWeight bf16{.weight = upload(std::vector<uint16_t>(static_cast<size_t>(s.n * s.k)), DType::kBF16, {s.n, s.k}),
+                              .scale = {},
+                              .global_scale = {}};
+      run_op(Dequantize{.w = w, .out = bf16.weight});
+      const auto linear = [&](const LinearWeight& weight) {
+        const Linear op{.x = x, .w = weight, .out = out, .workspace = {}, .precision = LinearPrecision::kBF16};
+        EXPECT_EQ(backend_->ops().choose("linear", &op).name, "onednn");
+        return run(op);
+      };
+      const auto silu = [&](const LinearWeight& weight) {
+        return run(LinearSiluMul{
+            .x = x, .gate = weight, .up = weight, .out = out, .workspace = {}, .precision = LinearPrecision::kBF16});
+      };
+      EXPECT_EQ(linear(w), linear(bf16)) << to_string(w.format);
+      EXPECT_EQ(silu(w), silu(bf16)) << to_string(w.format);
     }
   }
 }
