@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/cpu/kernel_module.h"
+#include "backends/view_checks.h"
 
 namespace foretoken::cpu {
 namespace {
@@ -55,24 +56,6 @@ thread_local int recordings_of_this_thread = 0;
 
 }  // namespace
 
-void check_view(const BufferView& view, std::string_view what) {
-  if (view.is_null() && view.bytes == 0) return;
-  const size_t available = view.is_null() ? 0 : view.buffer->bytes();
-  if (view.offset > available || view.bytes > available - view.offset) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = std::string(what) + (view.is_null() ? " is a null view" : " reaches past the end of its buffer"),
-                 .expected = "at most " + std::to_string(available) + " bytes",
-                 .got = std::to_string(view.offset) + " + " + std::to_string(view.bytes)});
-  }
-}
-
-void check_equal_sizes(size_t source_bytes, size_t destination_bytes, std::string_view what) {
-  if (source_bytes == destination_bytes) return;
-  throw Error(ErrorCode::kInvalidArgument, {.what = std::string(what) + ": source and destination differ in size",
-                                            .expected = std::to_string(source_bytes) + " bytes",
-                                            .got = std::to_string(destination_bytes) + " bytes"});
-}
-
 void CpuCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
                             std::span<const Access> accesses) {
   const auto* kernel = dynamic_cast<const CpuKernelCode*>(&code);
@@ -97,17 +80,8 @@ void CpuCommandList::launch(const KernelCode& code, Grid grid, std::span<const s
 }
 
 void CpuCommandList::copy(const BufferView& source, const BufferView& destination) {
-  check_view(source, "copy: source");
-  check_view(destination, "copy: destination");
-  check_equal_sizes(source.bytes, destination.bytes, "copy");
+  check_copy(source, destination);
   if (source.bytes == 0) return;
-  if (source.overlaps(destination)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = "copy: source and destination overlap",
-                 .expected = "separate ranges",
-                 .got = std::to_string(source.bytes) + " bytes from offset " + std::to_string(source.offset) + " to " +
-                        std::to_string(destination.offset)});
-  }
   const CopyParams params{.source = source.address(), .destination = destination.address(), .bytes = source.bytes};
   const std::array accesses{Access{.view = source, .mode = AccessMode::kRead},
                             Access{.view = destination, .mode = AccessMode::kWrite}};
@@ -115,11 +89,7 @@ void CpuCommandList::copy(const BufferView& source, const BufferView& destinatio
 }
 
 void CpuCommandList::fill(const BufferView& destination, uint32_t pattern) {
-  check_view(destination, "fill: destination");
-  if (destination.bytes % sizeof(pattern) != 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = "fill", .expected = "a multiple of 4 bytes", .got = std::to_string(destination.bytes) + " bytes"});
-  }
+  check_fill(destination);
   if (destination.bytes == 0) return;
   const FillParams params{.destination = destination.address(), .bytes = destination.bytes, .pattern = pattern};
   const std::array accesses{Access{.view = destination, .mode = AccessMode::kWrite}};

@@ -10,11 +10,6 @@
 
 namespace foretoken::cpu {
 
-/// Throws InvalidArgument when `view` reaches past its buffer, or is null with bytes; `what` names it ("copy: source").
-void check_view(const BufferView& view, std::string_view what);
-/// Throws InvalidArgument, with both sizes, when they differ; `what` names the call.
-void check_equal_sizes(size_t source_bytes, size_t destination_bytes, std::string_view what);
-
 /// What both lists share: the checks, and copies and fills as launches.
 class CpuCommandList : public CommandList {
  public:

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu_event.h"
+#include "backends/view_checks.h"
 #include "core/error.h"
 
 namespace foretoken::cpu {

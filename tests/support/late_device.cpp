@@ -13,6 +13,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/cpu_command_list.h"
+#include "backends/view_checks.h"
 #include "core/error.h"
 #include "tests/support/late_memory.h"
 #include "tests/support/late_queue.h"
@@ -157,8 +158,8 @@ class LateStream final : public Stream {
 
   void upload(std::span<const std::byte> source, const BufferView& destination) override {
     refuse_while_recording("upload");
-    cpu::check_view(destination, "upload: destination");
-    cpu::check_equal_sizes(source.size(), destination.bytes, "upload");
+    check_view(destination, "upload: destination");
+    check_equal_sizes(source.size(), destination.bytes, "upload");
     push([this, destination, bytes = std::vector<std::byte>(source.begin(), source.end())] {
       stream_->upload(bytes, destination);
     });
@@ -166,8 +167,8 @@ class LateStream final : public Stream {
 
   void download(const BufferView& source, std::span<std::byte> destination) override {
     refuse_while_recording("download");
-    cpu::check_view(source, "download: source");
-    cpu::check_equal_sizes(source.bytes, destination.size(), "download");
+    check_view(source, "download: source");
+    check_equal_sizes(source.bytes, destination.size(), "download");
     std::exception_ptr failure;
     push([this, source, destination, &failure] {
       try {
