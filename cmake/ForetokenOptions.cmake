@@ -9,6 +9,13 @@ set_property(CACHE FORETOKEN_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 if(NOT FORETOKEN_ONEDNN MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "FORETOKEN_ONEDNN: expected AUTO, ON or OFF, got '${FORETOKEN_ONEDNN}'")
 endif()
+set(FORETOKEN_CUDA AUTO CACHE STRING "The CUDA backend: AUTO builds it when nvcc is found, ON requires it, OFF leaves it out")
+set_property(CACHE FORETOKEN_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT FORETOKEN_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "FORETOKEN_CUDA: expected AUTO, ON or OFF, got '${FORETOKEN_CUDA}'")
+endif()
+set(FORETOKEN_CUDA_ARCHITECTURES "80-real;90a-real;100f-real;120f-real;80-virtual"
+  CACHE STRING "What CUDA kernels are compiled for; PTX (-virtual) serves devices that come later")
 
 # A host project keeps its own build type, compiler launcher and linker.
 if(PROJECT_IS_TOP_LEVEL)

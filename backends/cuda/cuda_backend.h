@@ -1,0 +1,40 @@
+// One CUDA device as a backend.
+#pragma once
+
+#include <atomic>
+
+#include "backends/backend.h"
+#include "backends/cuda/cuda_command_list.h"
+#include "backends/cuda/kernel_module.h"
+
+namespace foretoken::cuda {
+
+/// The operators of CUDA over the kernels of `module`, best first. `module` must outlive the table.
+[[nodiscard]] OpTable make_op_table(const KernelModule& module);
+
+/// Streams of one backend may be used by several host threads, one thread each.
+class CudaBackend final : public GpuBackend {
+ public:
+  /// `synchronous`: every launch is waited for, and Programs run launch by launch. Throws Unsupported when this build has no
+  /// kernels for the device, DeviceError when the device cannot be used.
+  CudaBackend(int device, bool synchronous);
+
+  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;
+  [[nodiscard]] size_t allocated_bytes() const override { return allocated_bytes_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] std::unique_ptr<Event> create_event() override;
+  [[nodiscard]] Program record(std::string_view label, const RecordFn& fn) override;
+  [[nodiscard]] const OpTable& ops() const override { return ops_; }
+
+ private:
+  int device_;
+  bool synchronous_;
+  Capabilities capabilities_;
+  CudaKernelModule kernels_;
+  OpTable ops_;
+  ListContext context_;
+  std::atomic<size_t> allocated_bytes_{0};
+};
+
+}  // namespace foretoken::cuda

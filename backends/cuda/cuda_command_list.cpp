@@ -1,0 +1,105 @@
+#include "backends/cuda/cuda_command_list.h"
+
+#include <array>
+#include <utility>
+
+#include "backends/cuda/cuda_error.h"
+#include "backends/cuda/kernel_module.h"
+#include "backends/view_checks.h"
+#include "core/error.h"
+
+namespace foretoken::cuda {
+namespace {
+
+constexpr uint32_t kMaxGridX = 0x7fffffffU;
+constexpr uint32_t kMaxGridYz = 65535;
+
+thread_local int recordings_of_this_thread = 0;
+
+void check_grid(const KernelCode& code, Grid grid) {
+  if (grid.x <= kMaxGridX && grid.y <= kMaxGridYz && grid.z <= kMaxGridYz) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.what = "launch of kernel " + code.name() + " with too large a grid",
+               .expected = "at most " + std::to_string(kMaxGridX) + " x 65535 x 65535",
+               .got = std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " + std::to_string(grid.z)});
+}
+
+const void* address_of(const BufferView& view) { return reinterpret_cast<const void*>(view.address()); }
+
+}  // namespace
+
+CudaCommandList::CudaCommandList(const ListContext& context, cudaStream_t stream, ListMode mode, std::string owner)
+    : context_(context), stream_(stream), mode_(mode), owner_(std::move(owner)) {
+  if (mode_ == ListMode::kRecording) ++recordings_of_this_thread;
+}
+
+CudaCommandList::~CudaCommandList() {
+  if (mode_ == ListMode::kRecording) --recordings_of_this_thread;
+}
+
+void CudaCommandList::refuse_while_recording(std::string_view call) {
+  if (recordings_of_this_thread == 0) return;
+  throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
+}
+
+void CudaCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
+                             std::span<const Access> accesses) {
+  const auto* kernel = dynamic_cast<const CudaKernelCode*>(&code);
+  if (kernel == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "launch of kernel " + code.name() + ", which is of another backend");
+  }
+  if (params.size() != code.params_bytes()) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "launch of kernel " + code.name() + " with parameters of another size",
+                                              .expected = std::to_string(code.params_bytes()) + " bytes",
+                                              .got = std::to_string(params.size()) + " bytes"});
+  }
+  check_grid(code, grid);
+  for (const Access& access : accesses) check_view(access.view, "operand of kernel " + code.name());
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = {grid.x, grid.y, grid.z};
+  config.blockDim = {kernel->num_threads(), 1, 1};
+  config.stream = stream_;
+  config.attrs = &attribute;
+  config.numAttrs = context_.programmatic_launch ? 1 : 0;
+  std::array<void*, 1> arguments{const_cast<std::byte*>(params.data())};
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel->function(), arguments.data());
+  if (status != cudaSuccess) check(status, "cudaLaunchKernelExC", where(code.name()));
+  launched(code.name());
+}
+
+void CudaCommandList::copy(const BufferView& source, const BufferView& destination) {
+  check_copy(source, destination);
+  if (source.bytes == 0) return;
+  check(cudaMemcpyAsync(reinterpret_cast<void*>(destination.address()), address_of(source), source.bytes, cudaMemcpyDefault,
+                        stream_),
+        "cudaMemcpyAsync");
+  launched("copy");
+}
+
+void CudaCommandList::fill(const BufferView& destination, uint32_t pattern) {
+  check_fill(destination);
+  if (destination.bytes == 0) return;
+  const gpu::FillParams params{
+      .destination = destination.address(), .num_bytes = destination.bytes, .pattern = pattern, .reserved = 0};
+  const std::array accesses{Access{.view = destination, .mode = AccessMode::kWrite}};
+  context_.fill(*this, Grid{gpu::fill_groups(destination.bytes)}, params, accesses);
+}
+
+void CudaCommandList::launched(std::string_view what) {
+  ++num_launches_;
+  if (mode_ != ListMode::kSynchronous) return;
+  const cudaError_t status = cudaStreamSynchronize(stream_);
+  if (status != cudaSuccess) check(status, "cudaStreamSynchronize", where(what));
+}
+
+std::string CudaCommandList::where(std::string_view what) const {
+  return owner_ + ", launch " + std::to_string(num_launches_) + " (" + std::string(what) + (label_.empty() ? "" : ", " + label_) +
+         ")";
+}
+
+}  // namespace foretoken::cuda

@@ -1,0 +1,63 @@
+// The command list of CUDA: puts each launch on a stream. Whether it runs or is captured into a graph is the stream's business.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <string_view>
+
+#include "backends/command_list.h"
+#include "backends/gpu/memory_params.h"
+#include "backends/kernel.h"
+
+namespace foretoken::cuda {
+
+/// What the lists of one backend share.
+struct ListContext {
+  const OpTable& ops;
+  const Capabilities& capabilities;
+  Kernel<gpu::FillParams> fill;
+  bool programmatic_launch = false;  // kernels may start while the one before ends: they wait for it themselves
+};
+
+enum class ListMode : uint8_t {
+  kImmediate,
+  kSynchronous,  // waits after each launch, so that an error names the kernel that caused it
+  kRecording
+};
+
+class CudaCommandList final : public CommandList {
+ public:
+  /// `context` and `stream` outlive the list. `owner` is what errors call the work ("program 'draft'").
+  CudaCommandList(const ListContext& context, cudaStream_t stream, ListMode mode, std::string owner);
+  ~CudaCommandList() override;
+
+  void launch(const KernelCode& code, Grid grid, std::span<const std::byte> params, std::span<const Access> accesses) override;
+  void copy(const BufferView& source, const BufferView& destination) override;
+  void fill(const BufferView& destination, uint32_t pattern) override;
+  void label(std::string_view text) override { label_ = text; }
+  [[nodiscard]] bool is_recording() const override { return mode_ == ListMode::kRecording; }
+  [[nodiscard]] const OpTable& ops() const override { return context_.ops; }
+  [[nodiscard]] const Capabilities& capabilities() const override { return context_.capabilities; }
+
+  [[nodiscard]] size_t num_launches() const { return num_launches_; }
+  /// For implementations that call a library of the vendor.
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+
+  /// Throws InvalidState when this thread records a Program; `call` names what is refused.
+  static void refuse_while_recording(std::string_view call);
+
+ private:
+  /// Counts a launch and, where wanted, waits for it.
+  void launched(std::string_view what);
+  [[nodiscard]] std::string where(std::string_view what) const;
+
+  const ListContext& context_;
+  cudaStream_t stream_;
+  ListMode mode_;
+  std::string owner_;
+  std::string label_;
+  size_t num_launches_ = 0;
+};
+
+}  // namespace foretoken::cuda

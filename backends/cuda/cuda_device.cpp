@@ -1,0 +1,83 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <string>
+
+#include "backends/cuda/cuda_error.h"
+
+namespace foretoken::cuda {
+namespace {
+
+// Compute capabilities, major * 10 + minor.
+constexpr int kFirstWithFp8Conversion = 89;
+constexpr int kFirstWithFp4Conversion = 100;
+
+std::string sm_name(int compute_capability) { return "sm_" + std::to_string(compute_capability); }
+
+Availability since(int first, int compute_capability, const std::string& what) {
+  if (compute_capability >= first) return Availability::yes();
+  return Availability::no(what + " begins with " + sm_name(first) + ", this is " + sm_name(compute_capability));
+}
+
+std::vector<WeightFormatSupport> weight_formats(int compute_capability) {
+  const Availability yes = Availability::yes();
+  const Availability fp8 = since(kFirstWithFp8Conversion, compute_capability, "conversion of FP8 in hardware");
+  const Availability fp4 = since(kFirstWithFp4Conversion, compute_capability, "conversion of FP4 in hardware");
+  return {
+      {.format = WeightFormat::kF32, .storable = yes, .fast = Availability::no("twice the bytes of BF16"), .native = yes},
+      {.format = WeightFormat::kBF16, .storable = yes, .fast = yes, .native = yes},
+      {.format = WeightFormat::kFp8Row, .storable = yes, .fast = fp8, .native = fp8},
+      {.format = WeightFormat::kFp8Block, .storable = yes, .fast = fp8, .native = fp8},
+      {.format = WeightFormat::kNvfp4, .storable = yes, .fast = yes, .native = fp4},
+  };
+}
+
+std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+}  // namespace
+
+Availability driver_availability() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    const bool no_driver = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice;
+    return Availability::no((no_driver ? "no usable driver or device: " : "") + describe(status));
+  }
+  return count > 0 ? Availability::yes() : Availability::no("the driver has no device");
+}
+
+int num_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
+
+Capabilities device_capabilities(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  const int compute_capability = properties.major * 10 + properties.minor;
+
+  Capabilities caps;
+  caps.backend = "cuda";
+  caps.device_name = properties.name;
+  caps.driver = "CUDA " + version_text(driver);
+  caps.instruction_set = sm_name(compute_capability);
+  caps.kind = properties.integrated != 0 ? DeviceKind::kIntegratedGpu : DeviceKind::kDiscreteGpu;
+  caps.total_memory_bytes = properties.totalGlobalMem;
+  caps.num_compute_units = static_cast<uint32_t>(properties.multiProcessorCount);
+  caps.subgroup_sizes = {static_cast<uint32_t>(properties.warpSize)};
+  caps.activation_dtypes = {DType::kF32, DType::kBF16};
+  caps.weight_formats = weight_formats(compute_capability);
+  caps.bf16_prefill = Availability::no("prefill runs on the exact kernels");
+  if (compute_capability >= kFirstWithFp8Conversion) caps.features.emplace_back("fp8-conversion");
+  if (compute_capability >= kFirstWithFp4Conversion) {
+    caps.features.emplace_back("fp4-conversion");
+    caps.features.emplace_back("block-scaled-mma");
+  }
+  return caps;
+}
+
+}  // namespace foretoken::cuda

@@ -1,0 +1,13 @@
+#include "backends/backend_module.h"
+#include "backends/cuda/cuda_provider.h"
+
+namespace {
+
+foretoken::BackendProvider* create_provider() { return new foretoken::cuda::CudaProvider(); }
+
+constexpr foretoken::BackendModule kModule{
+    .abi_version = foretoken::kBackendAbiVersion, .name = "cuda", .create_provider = create_provider};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const foretoken::BackendModule* foretoken_backend_module() { return &kModule; }

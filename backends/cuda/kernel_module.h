@@ -1,0 +1,44 @@
+// The CUDA kernels of one device, by name.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "backends/gpu/kernel_entry.h"
+#include "backends/kernel.h"
+
+namespace foretoken::cuda {
+
+class CudaKernelCode final : public KernelCode {
+ public:
+  explicit CudaKernelCode(const gpu::KernelEntry& entry)
+      : KernelCode(entry.name, entry.params_bytes), function_(entry.function), num_threads_(entry.num_threads) {}
+
+  [[nodiscard]] const void* function() const { return function_; }
+  [[nodiscard]] uint32_t num_threads() const { return num_threads_; }
+
+ private:
+  const void* function_;
+  uint32_t num_threads_;
+};
+
+/// All kernels of this build.
+[[nodiscard]] gpu::KernelList all_kernels();
+
+class CudaKernelModule final : public KernelModule {
+ public:
+  /// Without a device: names and sizes only, for tests. Throws InternalError when two kernels have one name.
+  CudaKernelModule();
+  /// Loads every kernel on `device`, so that nothing is loaded later, inside a recording. Throws Unsupported when this build has
+  /// no code for the device.
+  explicit CudaKernelModule(int device);
+
+  [[nodiscard]] const KernelCode* find(std::string_view name, std::string& reason) const override;
+  [[nodiscard]] size_t size() const { return kernels_.size(); }
+
+ private:
+  std::map<std::string, CudaKernelCode, std::less<>> kernels_;
+};
+
+}  // namespace foretoken::cuda

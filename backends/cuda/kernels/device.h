@@ -1,0 +1,67 @@
+// What the kernels of backends/gpu need of their compiler and device, in CUDA's words.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_fp4.h>
+#include <cuda_fp8.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define FORETOKEN_DEVICE __device__ __forceinline__
+
+namespace foretoken::gpu {
+
+/// Lanes that exchange values: a warp.
+inline constexpr int kLanes = 32;
+
+/// First statement of every kernel: lets the next one be launched, and waits for what the one before wrote.
+FORETOKEN_DEVICE void begin_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class T>
+FORETOKEN_DEVICE T lane_xor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask, kLanes);
+}
+
+/// The value of the lane `distance` below; a lane's own where there is none.
+template <class T>
+FORETOKEN_DEVICE T lane_up(T value, uint32_t distance) {
+  return __shfl_up_sync(0xffffffffU, value, distance, kLanes);
+}
+
+/// One bit per lane.
+FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) { return __ballot_sync(0xffffffffU, predicate); }
+
+/// Two E4M3 codes, the low byte first.
+FORETOKEN_DEVICE float2 decode_e4m3x2(uint32_t codes) {
+  return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(codes), __NV_E4M3)));
+}
+
+/// Eight E2M1 codes, the low nibble first.
+FORETOKEN_DEVICE void decode_e2m1x8(uint32_t codes, float (&values)[8]) {
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL) || \
+    (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1000)
+  for (int pair = 0; pair < 4; ++pair) {
+    const auto byte = static_cast<__nv_fp4x2_storage_t>(codes >> (8 * pair));
+    const float2 two = __half22float2(__half2(__nv_cvt_fp4x2_to_halfraw2(byte, __NV_E2M1)));
+    values[2 * pair] = two.x;
+    values[2 * pair + 1] = two.y;
+  }
+#else
+  // Placed at the top of a half's mantissa and the bottom of its exponent, a code is its value times 2^-14.
+  const __half2 factor = __half2half2(__ushort_as_half(0x7400));  // 2^14
+  for (int nibble = 0; nibble < 4; ++nibble) {
+    const uint32_t two = codes >> (4 * nibble);  // codes `nibble` and `nibble + 4`
+    const uint32_t bits = (two & 0x00070007U) << 9 | (two & 0x00080008U) << 12;
+    const float2 pair = __half22float2(__hmul2(*reinterpret_cast<const __half2*>(&bits), factor));
+    values[nibble] = pair.x;
+    values[nibble + 4] = pair.y;
+  }
+#endif
+}
+
+}  // namespace foretoken::gpu

@@ -1,0 +1,17 @@
+#include "backends/cuda/kernels/device.h"
+#include "backends/cuda/kernels/kernels.h"
+#include "backends/gpu/sampling.inl"
+
+namespace foretoken::cuda {
+
+void add_sampling_kernels(gpu::KernelList& list) {
+  using namespace gpu;
+  list.push_back(kernel_entry("argmax", argmax, kArgmaxThreads));
+  list.push_back(kernel_entry("accept_greedy", accept_greedy, kTokenThreads));
+  list.push_back(kernel_entry("override_tokens", override_tokens, kTokenThreads));
+  list.push_back(kernel_entry("embedding", embedding, kEmbeddingThreads));
+  list.push_back(kernel_entry("random_fill", random_fill, kRandomThreads));
+  list.push_back(kernel_entry("fill", gpu::fill, kFillThreads));
+}
+
+}  // namespace foretoken::cuda

@@ -1,0 +1,20 @@
+#include "backends/op_table.h"
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/gpu/gpu_ops.h"
+
+namespace foretoken::cuda {
+
+OpTable make_op_table(const KernelModule& module) {
+  OpTable table;
+  gpu::add_linear_ops(table, module);
+  gpu::add_moe_ops(table, module);
+  gpu::add_quantize_ops(table, module);
+  gpu::add_sampling_ops(table, module);
+  gpu::add_norm_ops(table, module);
+  gpu::add_attention_ops(table, module);
+  gpu::add_delta_net_ops(table, module);
+  return table;
+}
+
+}  // namespace foretoken::cuda

@@ -1,0 +1,32 @@
+// How a GPU kernel looks to the host: what a backend whose kernels are C++ functions needs to launch it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace foretoken::gpu {
+
+struct KernelEntry {
+  std::string name;
+  size_t params_bytes;
+  const void* function;  // the host's handle of the kernel
+  uint32_t num_threads;  // of a work group: fixed by the kernel, never by its caller
+};
+
+using KernelList = std::vector<KernelEntry>;
+
+/// Makes an entry from a kernel that takes its own parameter structure by value.
+template <class Params>
+KernelEntry kernel_entry(std::string name, void (*kernel)(Params), uint32_t num_threads) {
+  static_assert(std::is_trivially_copyable_v<Params> && std::is_standard_layout_v<Params>);
+  return {.name = std::move(name),
+          .params_bytes = sizeof(Params),
+          .function = reinterpret_cast<const void*>(kernel),
+          .num_threads = num_threads};
+}
+
+}  // namespace foretoken::gpu

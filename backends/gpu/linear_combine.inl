@@ -1,0 +1,35 @@
+// The end of linear_argmax: the parts of each row become its token and its log-probability.
+#pragma once
+
+#include "backends/gpu/linear_params.h"
+#include "backends/gpu/row_best.inl"
+
+namespace foretoken::gpu {
+namespace {
+
+/// Work group t: the parts of row t, in a fixed order.
+__global__ void __launch_bounds__(kCombineThreads) linear_argmax_combine(const LinearArgmaxCombineParams p) {
+  begin_kernel();
+  __shared__ RowBest warps[kCombineThreads / kLanes];
+  const uint64_t first = uint64_t{blockIdx.x} * p.num_parts;
+  RowBest row = RowBest::nothing();
+  for (uint32_t i = threadIdx.x; i < p.num_parts; i += kCombineThreads) {
+    const float maximum = pointer<const float>(p.part_max)[first + i];
+    row.best = better(row.best, Candidate{maximum, pointer<const int32_t>(p.part_id)[first + i]});
+    row.add(maximum, pointer<const float>(p.part_sum)[first + i]);
+  }
+  row.best = lane_best(row.best);
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) row.add(lane_xor(row.maximum, mask), lane_xor(row.sum, mask));
+  if (threadIdx.x % kLanes == 0) warps[threadIdx.x / kLanes] = row;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (uint32_t w = 1; w < kCombineThreads / kLanes; ++w) {
+    row.best = better(row.best, warps[w].best);
+    row.add(warps[w].maximum, warps[w].sum);
+  }
+  pointer<int32_t>(p.token_ids)[blockIdx.x] = row.best.index < 0 ? 0 : row.best.index;
+  if (p.logprobs != 0) pointer<float>(p.logprobs)[blockIdx.x] = row.best.value - (row.maximum + logf(row.sum));
+}
+
+}  // namespace
+}  // namespace foretoken::gpu

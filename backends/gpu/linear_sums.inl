@@ -1,0 +1,149 @@
+// Dot products of a few weight rows with a few activation rows, by one warp. The bits of a sum depend on its weight row, its
+// activation row, K and the number of slices alone: not on how many rows are computed together, nor on how they are loaded.
+#pragma once
+
+#include "backends/gpu/weight_formats.inl"
+
+namespace foretoken::gpu {
+
+/// Activation rows: row r starts `offset[r]` elements after `base`.
+template <int kRows>
+struct ActivationRows {
+  uint64_t base;
+  uint32_t offset[kRows];
+  bool is_bf16;
+};
+
+/// kPart elements of a row from element k, zeros from element `end` on (unaligned loads only).
+template <uint32_t kPart, bool kAligned, int kRows>
+FORETOKEN_DEVICE void load_activations(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t end, float (&values)[kPart]) {
+  if constexpr (!kAligned) {
+    for (uint32_t i = 0; i < kPart; ++i) values[i] = k + i < end ? load_float(x.base, x.offset[r] + k + i, x.is_bf16) : 0.0F;
+  } else if (x.is_bf16) {
+    const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 2;
+    for (uint32_t i = 0; i < kPart; i += 4) {
+      const uint2 four = *pointer<const uint2>(address + i * 2);
+      values[i] = bits_to_float(four.x << 16);
+      values[i + 1] = bits_to_float(four.x & 0xffff0000U);
+      values[i + 2] = bits_to_float(four.y << 16);
+      values[i + 3] = bits_to_float(four.y & 0xffff0000U);
+    }
+  } else {
+    const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 4;
+    for (uint32_t i = 0; i < kPart; i += 4) {
+      const float4 four = *pointer<const float4>(address + i * 4);
+      values[i] = four.x;
+      values[i + 1] = four.y;
+      values[i + 2] = four.z;
+      values[i + 3] = four.w;
+    }
+  }
+}
+
+/// The weight rows of a tile. The first kFirst have their scales at `first_scale`, the others at `second_scale`.
+struct WeightRows {
+  uint64_t codes[kWarpColumns];  // where each starts
+  uint32_t index[kWarpColumns];  // for scales
+  uint64_t first_scale;
+  uint64_t second_scale;
+};
+
+/// Adds a lane's share of one slice: sums[c * kRows + r] over its vectors, in order.
+template <class Format, int kFirst, int kRows, bool kAligned>
+FORETOKEN_DEVICE void add_slice(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x,
+                                uint32_t in_features, uint32_t slice, uint32_t num_slices, float (&sums)[kWarpColumns * kRows]) {
+  constexpr uint32_t kVector = Format::kVector;
+  constexpr uint32_t kPart = Format::kPart;
+  const uint32_t lane = threadIdx.x % kLanes;
+#pragma unroll(kRows <= 2 && kAligned ? 4 : 1)
+  for (uint32_t k = (slice * kLanes + lane) * kVector; k < in_features; k += num_slices * kLanes * kVector) {
+    Codes codes[kWarpColumns];
+#pragma unroll
+    for (int c = 0; c < int{kWarpColumns}; ++c) {
+      const uint64_t address = rows.codes[c] + Format::bytes(k);
+      if constexpr (kAligned) {
+        codes[c] = load_codes(address);
+      } else {
+        codes[c] = load_code_bytes(address, static_cast<uint32_t>(Format::bytes(smaller(kVector, in_features - k))));
+      }
+    }
+#pragma unroll
+    for (uint32_t part = 0; part < kVector / kPart; ++part) {
+      const uint32_t at = k + part * kPart;
+      float weight[kWarpColumns][kPart];
+      float inner[kWarpColumns];
+#pragma unroll
+      for (int c = 0; c < int{kWarpColumns}; ++c) {
+        Format::decode(codes[c], part, weight[c]);
+        if constexpr (Format::kScalesInside) {
+          const uint64_t scale = c < kFirst ? rows.first_scale : rows.second_scale;
+          inner[c] = kAligned || at < in_features ? Format::inner_scale(w, scale, rows.index[c], at) : 0.0F;
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float activation[kPart];
+        load_activations<kPart, kAligned>(x, r, at, in_features, activation);
+#pragma unroll
+        for (int c = 0; c < int{kWarpColumns}; ++c) {
+          float& sum = sums[c * kRows + r];
+          if constexpr (Format::kScalesInside) {
+            float dot = 0.0F;
+#pragma unroll
+            for (uint32_t i = 0; i < kPart; ++i) dot = fmaf(weight[c][i], activation[i], dot);
+            sum = fmaf(inner[c], dot, sum);
+          } else {
+#pragma unroll
+            for (uint32_t i = 0; i < kPart; ++i) sum = fmaf(weight[c][i], activation[i], sum);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Sums each of n values over the lanes, n a power of two up to kLanes. Lane l gets the sum of value l / (kLanes / n). Every sum
+/// is the same tree of additions whatever n is.
+template <int n>
+FORETOKEN_DEVICE float lane_sums(float (&values)[n]) {
+  const uint32_t lane = threadIdx.x % kLanes;
+  int mask = kLanes / 2;
+#pragma unroll
+  for (int width = n; width > 1; width /= 2) {
+    const bool upper = (lane & static_cast<uint32_t>(mask)) != 0;
+#pragma unroll
+    for (int i = 0; i < width / 2; ++i) {
+      const float kept = upper ? values[i + width / 2] : values[i];
+      const float sent = upper ? values[i] : values[i + width / 2];
+      values[i] = kept + lane_xor(sent, mask);
+    }
+    mask /= 2;
+  }
+#pragma unroll
+  for (int rest = kLanes / n / 2; rest > 0; rest /= 2) values[0] += lane_xor(values[0], rest);
+  return values[0];
+}
+
+/// Sums of the warps of a work group, and how to read them: value i of tile `group` is the sum of its slices in order.
+template <int kRows>
+struct TileSums {
+  static constexpr int kValues = int{kWarpColumns} * kRows;
+  float part[kLinearWarps][kValues];
+
+  /// Every warp stores its sums; all threads of the work group call this.
+  FORETOKEN_DEVICE void store(float (&sums)[kValues]) {
+    const uint32_t lane = threadIdx.x % kLanes;
+    const float value = lane_sums(sums);
+    constexpr uint32_t kShare = kLanes / kValues;
+    __syncthreads();  // the values of the tile before have been read
+    if (lane % kShare == 0) part[threadIdx.x / kLanes][lane / kShare] = value;
+    __syncthreads();
+  }
+  [[nodiscard]] FORETOKEN_DEVICE float value(uint32_t group, uint32_t i, uint32_t num_slices) const {
+    float sum = part[group * num_slices][i];
+    for (uint32_t slice = 1; slice < num_slices; ++slice) sum += part[group * num_slices + slice][i];
+    return sum;
+  }
+};
+
+}  // namespace foretoken::gpu

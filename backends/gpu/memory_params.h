@@ -1,0 +1,24 @@
+// Parameters of the kernels that move memory. Addresses are the device's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace foretoken::gpu {
+
+inline constexpr uint32_t kFillThreads = 256;
+/// Bytes that one work group fills.
+inline constexpr size_t kFillBytes = size_t{32} << 10;
+
+struct FillParams {
+  uint64_t destination;
+  uint64_t num_bytes;  // a multiple of 4
+  uint32_t pattern;
+  uint32_t reserved;
+};
+
+[[nodiscard]] constexpr uint32_t fill_groups(size_t num_bytes) {
+  return static_cast<uint32_t>((num_bytes + kFillBytes - 1) / kFillBytes);
+}
+
+}  // namespace foretoken::gpu

@@ -1,0 +1,98 @@
+// moe_experts_up and the products of moe_experts_down (core/ops/moe.h): a work group takes some columns of one expert, for all of
+// its pairs.
+#pragma once
+
+#include "backends/gpu/linear_sums.inl"
+
+namespace foretoken::gpu {
+namespace {
+
+/// The slot-th expert that has pairs, or num_experts when there are fewer. All lanes of a warp call it.
+FORETOKEN_DEVICE uint32_t find_active_expert(const int32_t* offsets, uint32_t num_experts, uint32_t slot) {
+  uint32_t seen = 0;
+  for (uint32_t base = 0; base < num_experts; base += kLanes) {
+    const uint32_t expert = base + threadIdx.x % kLanes;
+    uint32_t active = lane_ballot(expert < num_experts && offsets[expert] != offsets[expert + 1]);
+    const auto count = static_cast<uint32_t>(__popc(active));
+    if (slot >= seen + count) {
+      seen += count;
+      continue;
+    }
+    for (; seen < slot; ++seen) active &= active - 1;
+    return base + static_cast<uint32_t>(__ffs(static_cast<int>(active))) - 1;
+  }
+  return num_experts;
+}
+
+/// The stack's matrix `expert`.
+FORETOKEN_DEVICE WeightParams expert_weight(const WeightParams& stack, uint32_t expert) {
+  WeightParams w = stack;
+  w.codes += expert * stack.codes_stride;
+  w.scale += expert * stack.scale_stride;
+  w.global_scale += expert * stack.global_scale_stride;
+  return w;
+}
+
+/// Rows of x for pairs [first, first + kRows) of `count`; past the last one it is repeated.
+template <int kRows>
+FORETOKEN_DEVICE ActivationRows<kRows> pair_rows(const MoeExpertsParams& p, const int32_t* pairs, uint32_t first,
+                                                 uint32_t count) {
+  ActivationRows<kRows> rows;
+  rows.base = p.x;
+  rows.is_bf16 = p.x_is_bf16 != 0;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const auto pair = static_cast<uint32_t>(pairs[smaller(first + static_cast<uint32_t>(r), count - 1)]);
+    rows.offset[r] = static_cast<uint32_t>(pair / p.pairs_per_row * p.x_stride);
+  }
+  return rows;
+}
+
+/// kGated: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns.
+template <class Format, bool kGated, int kRows, bool kAligned>
+__global__ void __launch_bounds__(kLinearThreads) moe_experts(const MoeExpertsParams p) {
+  begin_kernel();
+  __shared__ TileSums<kRows> tile;
+  constexpr uint32_t kColumns = kGated ? kWarpColumns / 2 : kWarpColumns;
+  constexpr uint32_t kValues = kColumns * kRows;
+  const auto* offsets = pointer<const int32_t>(p.expert_offsets);
+  const uint32_t expert = find_active_expert(offsets, p.num_experts, blockIdx.y);
+  if (expert == p.num_experts) return;
+  const int32_t* pairs = pointer<const int32_t>(p.expert_pairs) + offsets[expert];
+  const auto count = static_cast<uint32_t>(offsets[expert + 1] - offsets[expert]);
+  const WeightParams w = expert_weight(p.weight, expert);
+
+  const uint32_t warp = threadIdx.x / kLanes;
+  const uint32_t groups = kLinearWarps / p.num_slices;
+  const uint32_t first_column = blockIdx.x * groups * kColumns;
+  WeightRows rows;
+#pragma unroll
+  for (uint32_t c = 0; c < kWarpColumns; ++c) {
+    const uint32_t n = smaller(first_column + warp / p.num_slices * kColumns + c % kColumns, p.out_features - 1);
+    rows.index[c] = n + (c / kColumns) * p.out_features;
+    rows.codes[c] = w.codes + Format::bytes(uint64_t{rows.index[c]} * p.in_features);
+  }
+  rows.first_scale = rows.second_scale = w.scale;
+
+  const uint32_t group = threadIdx.x / kValues;
+  const uint32_t value = threadIdx.x % kValues;
+  const uint32_t column = first_column + group * kColumns + value / kRows;
+  for (uint32_t first = 0; first < count; first += kRows) {
+    const auto x = pair_rows<kRows>(p, pairs, first, count);
+    float sums[kWarpColumns * kRows] = {};
+    add_slice<Format, kWarpColumns, kRows, kAligned>(w, rows, x, p.in_features, warp % p.num_slices, p.num_slices, sums);
+    tile.store(sums);
+    const uint32_t row = first + value % kRows;
+    if (group >= groups || column >= p.out_features || row >= count) continue;
+    float result = tile.value(group, value, p.num_slices) * Format::outer_scale(w, w.scale, w.global_scale, column);
+    if constexpr (kGated) {
+      const float up = tile.value(group, value + kValues, p.num_slices) *
+                       Format::outer_scale(w, w.scale, w.global_scale, column + p.out_features);
+      result = silu(result) * up;
+    }
+    store_float(p.out, static_cast<uint64_t>(pairs[row]) * p.out_features + column, result, p.out_is_bf16 != 0);
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::gpu

@@ -1,0 +1,106 @@
+// rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope.
+#include "backends/gpu/gpu_ops.h"
+#include "backends/gpu/norm_params.h"
+#include "backends/gpu/ops/operands.h"
+#include "core/ops/rms_norm.h"
+#include "core/ops/rms_norm_gated.h"
+#include "core/ops/rope.h"
+
+namespace foretoken::gpu {
+namespace {
+
+void add_rms_norms(OpTable& table, const KernelModule& module) {
+  const auto kernel = module.resolve<RmsNormParams>("rms_norm");
+  table.add<RmsNorm>("gpu", [kernel](CommandList& cmd, const RmsNorm& op) {
+    kernel(cmd, Grid{extent(op.x, 0)},
+           {.x = op.x.address(),
+            .residual = 0,
+            .weight = op.weight.address(),
+            .out = op.out.address(),
+            .x_stride = stride(op.x),
+            .residual_stride = 0,
+            .out_stride = stride(op.out),
+            .hidden_size = extent(op.x, 1),
+            .eps = op.eps,
+            .x_is_bf16 = is_bf16(op.x),
+            .residual_is_bf16 = 0,
+            .out_is_bf16 = is_bf16(op.out),
+            .reserved = 0},
+           accesses_of(op));
+  });
+
+  table.add<AddRmsNorm>("gpu", [kernel](CommandList& cmd, const AddRmsNorm& op) {
+    kernel(cmd, Grid{extent(op.x, 0)},
+           {.x = op.x.address(),
+            .residual = op.residual.address(),
+            .weight = op.weight.address(),
+            .out = op.out.address(),
+            .x_stride = stride(op.x),
+            .residual_stride = stride(op.residual),
+            .out_stride = stride(op.out),
+            .hidden_size = extent(op.x, 1),
+            .eps = op.eps,
+            .x_is_bf16 = is_bf16(op.x),
+            .residual_is_bf16 = is_bf16(op.residual),
+            .out_is_bf16 = is_bf16(op.out),
+            .reserved = 0},
+           accesses_of(op));
+  });
+
+  table.add<RmsNormGated>(
+      "gpu", [gated = module.resolve<RmsNormGatedParams>("rms_norm_gated")](CommandList& cmd, const RmsNormGated& op) {
+        gated(cmd, Grid{extent(op.x, 1), extent(op.x, 0)},
+              {.x = op.x.address(),
+               .gate = op.gate.address(),
+               .weight = op.weight.address(),
+               .out = op.out.address(),
+               .x_stride = stride(op.x),
+               .gate_stride = stride(op.gate),
+               .out_stride = stride(op.out),
+               .head_dim = extent(op.x, 2),
+               .eps = op.eps,
+               .x_is_bf16 = is_bf16(op.x),
+               .gate_is_bf16 = is_bf16(op.gate),
+               .out_is_bf16 = is_bf16(op.out),
+               .reserved = 0},
+              accesses_of(op));
+      });
+}
+
+void add_ropes(OpTable& table, const KernelModule& module) {
+  table.add<RopeTable>("gpu", [kernel = module.resolve<RopeTableParams>("rope_table")](CommandList& cmd, const RopeTable& op) {
+    const uint32_t num_rows = extent(op.positions, 0);
+    const uint32_t rotary_dim = extent(op.cos_sin, 1);
+    kernel(cmd, Grid{ceil_div(num_rows * rotary_dim / 2, kHeadThreads)},
+           {.positions = op.positions.address(),
+            .cos_sin = op.cos_sin.address(),
+            .theta = op.theta,
+            .num_rows = num_rows,
+            .rotary_dim = rotary_dim},
+           accesses_of(op));
+  });
+
+  table.add<Rope>(
+      "gpu",
+      [kernel = module.resolve<RopeParams>("rope")](CommandList& cmd, const Rope& op) {
+        kernel(cmd, Grid{extent(op.x, 1), extent(op.x, 0)},
+               {.x = op.x.address(),
+                .cos_sin = op.cos_sin.address(),
+                .x_stride = stride(op.x),
+                .head_dim = extent(op.x, 2),
+                .rotary_dim = extent(op.cos_sin, 1),
+                .x_is_bf16 = is_bf16(op.x),
+                .reserved = 0},
+               accesses_of(op));
+      },
+      [](const Rope& op) { return dim_at_most(op.cos_sin, 1, kMaxHeadDim, "rotations"); });
+}
+
+}  // namespace
+
+void add_norm_ops(OpTable& table, const KernelModule& module) {
+  add_rms_norms(table, module);
+  add_ropes(table, module);
+}
+
+}  // namespace foretoken::gpu

@@ -1,0 +1,71 @@
+// What the implementations that read weights have in common.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <string>
+
+#include "backends/gpu/linear_params.h"
+#include "backends/gpu/ops/operands.h"
+#include "backends/kernel.h"
+#include "core/linear_weight.h"
+
+namespace foretoken::gpu {
+
+[[nodiscard]] WeightParams weight_params(const LinearWeight& w);
+
+/// Warps that share a tile of a weight with `out_features` rows (of which a warp takes kWarpColumns) and `in_features` columns.
+/// It decides the order of sums, so it must depend on the weight alone.
+[[nodiscard]] uint32_t num_slices(const LinearWeight& w, int64_t out_features);
+
+/// Whether whole vectors of codes and of `x` can be loaded at once.
+[[nodiscard]] bool is_aligned(const LinearWeight& w, const Tensor& x);
+
+/// No, with the reason, when elements of `x` cannot be counted in 32 bits.
+[[nodiscard]] Availability fits_32_bits(const Tensor& x);
+
+/// "bf16", "fp8_row", ...: as kernels are called.
+[[nodiscard]] std::string kernel_suffix(WeightFormat format);
+
+/// The variants of one kernel: a weight format, and the rows that are computed together.
+template <class Params, uint32_t... kRows>
+class WeightKernels {
+ public:
+  /// Resolves `name`_FORMAT_rROWS and `name`_FORMAT_any. Throws InternalError when the parameters differ in size.
+  WeightKernels(const KernelModule& module, const std::string& name) {
+    for (const WeightFormat format : kFormats) {
+      const std::string prefix = name + "_" + kernel_suffix(format);
+      Variants& variants = formats_[static_cast<size_t>(format)];
+      variants.aligned = {module.resolve<Params>(prefix + "_r" + std::to_string(kRows))...};
+      variants.any = module.resolve<Params>(prefix + "_any");
+    }
+  }
+
+  struct Choice {
+    const Kernel<Params>& kernel;
+    uint32_t rows;
+  };
+
+  /// The kernel for `num_rows` rows: the fewest that hold them all, or the most. Bits do not depend on the choice.
+  [[nodiscard]] Choice choose(const LinearWeight& w, const Tensor& x, uint32_t num_rows) const {
+    const Variants& variants = formats_[static_cast<size_t>(w.format)];
+    if (!is_aligned(w, x)) return {variants.any, kAnyRows};
+    size_t i = 0;
+    while (i + 1 < kRowCounts.size() && kRowCounts[i] < num_rows) ++i;
+    return {variants.aligned[i], kRowCounts[i]};
+  }
+
+ private:
+  static constexpr uint32_t kAnyRows = 4;
+  static constexpr std::array kRowCounts{kRows...};
+  static constexpr std::array kFormats{WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block,
+                                       WeightFormat::kNvfp4};
+
+  struct Variants {
+    std::array<Kernel<Params>, kRowCounts.size()> aligned;
+    Kernel<Params> any;
+  };
+  std::array<Variants, kFormats.size()> formats_;
+};
+
+}  // namespace foretoken::gpu

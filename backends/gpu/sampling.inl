@@ -1,0 +1,85 @@
+// argmax, accept_greedy, override_tokens, embedding, random_fill, and the fill of command lists.
+#pragma once
+
+#include "backends/gpu/memory_params.h"
+#include "backends/gpu/numeric.inl"
+#include "backends/gpu/sampling_params.h"
+#include "core/ops/random_fill.h"
+
+namespace foretoken::gpu {
+namespace {
+
+__global__ void __launch_bounds__(kArgmaxThreads) argmax(const ArgmaxParams p) {
+  begin_kernel();
+  __shared__ Candidate warps[kArgmaxThreads / kLanes];
+  const float* logits = pointer<const float>(p.logits) + blockIdx.x * p.logits_stride;
+  Candidate best{0.0F, -1};
+#pragma unroll 4
+  for (uint64_t v = threadIdx.x; v < p.vocab_size; v += kArgmaxThreads) {
+    best = better(best, candidate_of(logits[v], static_cast<int32_t>(v)));
+  }
+  best = lane_best(best);
+  if (threadIdx.x % kLanes == 0) warps[threadIdx.x / kLanes] = best;
+  __syncthreads();
+  if (threadIdx.x >= kLanes) return;
+  best = lane_best(warps[threadIdx.x]);
+  if (threadIdx.x == 0) pointer<int32_t>(p.token_ids)[blockIdx.x] = best.index < 0 ? 0 : best.index;
+}
+
+__global__ void __launch_bounds__(kTokenThreads) accept_greedy(const AcceptGreedyParams p) {
+  begin_kernel();
+  const uint32_t b = blockIdx.x * kTokenThreads + threadIdx.x;
+  if (b >= p.num_sequences) return;
+  const auto* drafts = pointer<const int32_t>(p.draft_token_ids) + b * p.draft_stride;
+  const auto* targets = pointer<const int32_t>(p.target_token_ids) + b * p.target_stride;
+  uint32_t accepted = 0;
+  while (accepted < p.num_drafts && drafts[accepted] == targets[accepted]) ++accepted;
+  pointer<int32_t>(p.num_accepted)[b] = static_cast<int32_t>(accepted);
+}
+
+__global__ void __launch_bounds__(kTokenThreads) override_tokens(const OverrideTokensParams p) {
+  begin_kernel();
+  const uint64_t i = uint64_t{blockIdx.x} * kTokenThreads + threadIdx.x;
+  if (i >= p.num_tokens) return;
+  const int32_t forced = pointer<const int32_t>(p.forced)[i];
+  if (forced >= 0) pointer<int32_t>(p.token_ids)[i] = forced;
+}
+
+__global__ void __launch_bounds__(kEmbeddingThreads) embedding(const EmbeddingParams p) {
+  begin_kernel();
+  const int32_t id = pointer<const int32_t>(p.ids)[blockIdx.x];
+  const bool known = id >= 0 && static_cast<uint32_t>(id) < p.vocab_size;
+  const uint64_t source = known ? static_cast<uint64_t>(id) * p.hidden_size : 0;
+  for (uint32_t h = threadIdx.x; h < p.hidden_size; h += kEmbeddingThreads) {
+    const float value = known ? load_float(p.table, source + h, p.table_is_bf16 != 0) : NAN;
+    store_float(p.out, blockIdx.x * p.out_stride + h, value, p.out_is_bf16 != 0);
+  }
+}
+
+__global__ void __launch_bounds__(kRandomThreads) random_fill(const RandomFillParams p) {
+  begin_kernel();
+  const uint64_t first = uint64_t{blockIdx.x} * kRandomElements;
+  const uint64_t end = smaller(first + kRandomElements, p.num_elements);
+  for (uint64_t i = first + threadIdx.x; i < end; i += kRandomThreads) {
+    const float value = static_cast<float>(random_weight_integer(p.seed, p.tensor_id, i)) * p.scale + p.offset;
+    store_float(p.out, i, value, p.is_bf16 != 0);
+  }
+}
+
+__global__ void __launch_bounds__(kFillThreads) fill(const FillParams p) {
+  begin_kernel();
+  const uint64_t first = uint64_t{blockIdx.x} * kFillBytes;
+  const uint64_t end = smaller(first + kFillBytes, p.num_bytes);
+  if (p.destination % sizeof(uint32_t) == 0) {
+    for (uint64_t i = first + threadIdx.x * sizeof(uint32_t); i < end; i += kFillThreads * sizeof(uint32_t)) {
+      *pointer<uint32_t>(p.destination + i) = p.pattern;
+    }
+  } else {
+    for (uint64_t i = first + threadIdx.x; i < end; i += kFillThreads) {
+      *pointer<uint8_t>(p.destination + i) = static_cast<uint8_t>(p.pattern >> (i % sizeof(uint32_t) * 8));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::gpu

@@ -1,0 +1,36 @@
+// The list of kernels of one weight format: linear_bf16_r4 takes 4 rows together, linear_bf16_any operands of any alignment.
+#pragma once
+
+#include "backends/gpu/kernel_entry.h"
+#include "backends/gpu/linear.inl"
+#include "backends/gpu/moe_experts.inl"
+
+namespace foretoken::gpu {
+
+template <class Format, int kRows, bool kAligned>
+void add_linear_kernels(KernelList& list, const std::string& variant) {
+  list.push_back(kernel_entry("linear_" + variant, linear<Format, kRows, kAligned>, kLinearThreads));
+  list.push_back(kernel_entry("linear_silu_mul_" + variant, linear_silu_mul<Format, kRows, kAligned>, kLinearThreads));
+  list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, kRows, kAligned>, kLinearThreads));
+}
+
+template <class Format, int kRows, bool kAligned>
+void add_expert_kernels(KernelList& list, const std::string& variant) {
+  list.push_back(kernel_entry("moe_experts_up_" + variant, moe_experts<Format, true, kRows, kAligned>, kLinearThreads));
+  list.push_back(kernel_entry("moe_experts_down_" + variant, moe_experts<Format, false, kRows, kAligned>, kLinearThreads));
+}
+
+/// `format` names the format in kernel names: "bf16".
+template <class Format>
+void add_weight_kernels(KernelList& list, const std::string& format) {
+  add_linear_kernels<Format, 1, true>(list, format + "_r1");
+  add_linear_kernels<Format, 2, true>(list, format + "_r2");
+  add_linear_kernels<Format, 4, true>(list, format + "_r4");
+  add_linear_kernels<Format, 8, true>(list, format + "_r8");
+  add_linear_kernels<Format, 4, false>(list, format + "_any");
+  add_expert_kernels<Format, 1, true>(list, format + "_r1");
+  add_expert_kernels<Format, 4, true>(list, format + "_r4");
+  add_expert_kernels<Format, 4, false>(list, format + "_any");
+}
+
+}  // namespace foretoken::gpu
