@@ -1,5 +1,6 @@
 #include "tests/conformance/interface/devices.h"
 
+#include <cstdlib>
 #include <numeric>
 
 #include "backends/registry.h"
@@ -10,12 +11,20 @@ namespace foretoken::test {
 const std::vector<InterfaceDevice>& interface_devices() {
   static const BackendRegistry registry({});
   const auto cpu = [](int num_threads) { return [num_threads] { return registry.open("cpu", {.num_threads = num_threads}); }; };
-  static const std::vector<InterfaceDevice> devices{
-      {.name = "cpu_1_thread", .open = cpu(1)},
-      {.name = "cpu_2_threads", .open = cpu(2)},
-      {.name = "cpu_3_threads", .open = cpu(3)},
-      {.name = "late", .open = [] { return make_late_backend({.num_threads = 2}); }},
-  };
+  static const std::vector<InterfaceDevice> devices = [&] {
+    std::vector<InterfaceDevice> list{
+        {.name = "cpu_1_thread", .open = cpu(1)},
+        {.name = "cpu_2_threads", .open = cpu(2)},
+        {.name = "cpu_3_threads", .open = cpu(3)},
+        {.name = "late", .open = [] { return make_late_backend({.num_threads = 2}); }},
+    };
+    if (const char* selector = std::getenv("FORETOKEN_TEST_BACKEND")) {
+      list.push_back({.name = "selected",
+                      .open = [selector] { return BackendRegistry::instance().open(selector); },
+                      .runs_cpu_kernels = false});
+    }
+    return list;
+  }();
   return devices;
 }
 

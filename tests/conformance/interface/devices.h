@@ -18,11 +18,12 @@ namespace foretoken::test {
 struct InterfaceDevice {
   std::string name;
   std::function<std::unique_ptr<GpuBackend>()> open;
+  bool runs_cpu_kernels = true;  // the test's own kernels are CPU functions
 };
 
 inline void PrintTo(const InterfaceDevice& device, std::ostream* out) { *out << device.name; }
 
-/// The CPU with 1, 2 and 3 threads, and the late device.
+/// The CPU with 1, 2 and 3 threads, the late device, and the device that FORETOKEN_TEST_BACKEND selects, if any.
 const std::vector<InterfaceDevice>& interface_devices();
 
 /// One device, with a stream.

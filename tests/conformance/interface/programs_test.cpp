@@ -55,6 +55,7 @@ TEST_P(Programs, AnEmptyRecordingRuns) {
 }
 
 TEST_P(Programs, AChainOfDependentLaunchesGivesTheRightAnswer) {
+  if (!GetParam().runs_cpu_kernels) GTEST_SKIP() << "the kernels of this test are CPU functions";
   constexpr size_t kCount = 67;
   constexpr int32_t kSteps = 12;
   const Buffer a = upload(iota(kCount));
@@ -158,6 +159,7 @@ TEST_P(Programs, AFunctionThatThrowsLeavesNothingBehind) {
 }
 
 TEST_P(Programs, ForeignThingsAreRefused) {
+  if (!GetParam().runs_cpu_kernels) GTEST_SKIP() << "the kernels of this test are CPU functions";
   expect_error([&] { stream_->run(Program()); }, ErrorCode::kInvalidArgument);
   struct ForeignCode final : KernelCode {
     ForeignCode() : KernelCode("foreign", 8) {}
@@ -175,6 +177,7 @@ TEST_P(Programs, ForeignThingsAreRefused) {
 }
 
 TEST_P(Programs, AFaultSurfacesAtTheNextWaitWithTheLabel) {
+  if (!GetParam().runs_cpu_kernels) GTEST_SKIP() << "the kernels of this test are CPU functions";
   const Buffer buffer = upload({1});
   const Program program = backend_->record("draft x3", [](CommandList& cmd) { fail(cmd, 8); });
   const auto event = backend_->create_event();

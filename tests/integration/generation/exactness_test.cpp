@@ -26,7 +26,7 @@ class ExactnessTest : public ::testing::TestWithParam<std::string> {
   static std::vector<int32_t> drafts_after(TestModel& model, std::span<const int32_t> ids, int64_t num_drafts,
                                            std::vector<float>& hidden);
 
-  std::unique_ptr<GpuBackend> backend_ = open_cpu();
+  std::unique_ptr<GpuBackend> backend_ = open_test_device();
   Golden golden_{GetParam() + ".golden.safetensors"};
 };
 

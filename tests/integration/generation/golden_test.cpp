@@ -40,7 +40,7 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
   Drafted draft(TestModel& model, int64_t i, int64_t num_drafts);
   void expect_drafts(TestModel& model, int64_t i, const std::string& name);
 
-  std::unique_ptr<GpuBackend> backend_ = open_cpu();
+  std::unique_ptr<GpuBackend> backend_ = open_test_device();
   Golden golden_{GetParam() + ".golden.safetensors"};
 };
 

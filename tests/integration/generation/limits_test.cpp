@@ -18,7 +18,7 @@ class LimitsTest : public ::testing::Test {
     return model.generator().generate(prompt(i), {.max_tokens = max_tokens, .num_speculative_tokens = 0}).output_token_ids;
   }
 
-  std::unique_ptr<GpuBackend> backend_ = open_cpu();
+  std::unique_ptr<GpuBackend> backend_ = open_test_device();
   Golden golden_{"tiny-dense.golden.safetensors"};
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "models/checkpoint.h"
 #include "models/synth.h"
@@ -23,6 +24,11 @@ LoadedModel load(GpuBackend& backend, const std::string& model) {
 
 std::unique_ptr<GpuBackend> open_cpu(int num_threads) {
   return BackendRegistry::instance().open("cpu", {.num_threads = num_threads});
+}
+
+std::unique_ptr<GpuBackend> open_test_device() {
+  const char* selector = std::getenv("FORETOKEN_TEST_BACKEND");
+  return selector == nullptr ? open_cpu() : BackendRegistry::instance().open(selector);
 }
 
 TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestModelOptions& options)

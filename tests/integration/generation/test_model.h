@@ -32,6 +32,8 @@ struct TestModelOptions {
 
 /// Opens the CPU with `num_threads`.
 [[nodiscard]] std::unique_ptr<GpuBackend> open_cpu(int num_threads = 2);
+/// Opens the device that FORETOKEN_TEST_BACKEND selects, the CPU when it is unset.
+[[nodiscard]] std::unique_ptr<GpuBackend> open_test_device();
 
 class TestModel {
  public:
