@@ -114,7 +114,8 @@ void ModelMapper::map_attention(const std::string& prefix, GatedAttentionWeights
 /// Scales of an FP8 cache that some exporters put beside the projections, or into the layer.
 void ModelMapper::map_kv_scales(const std::string& prefix, GatedAttentionWeights& w) {
   const auto take = [&](const std::string& side) {
-    for (const std::string& name : {side + "_scale", side + "_proj." + side + "_scale", "attn." + side + "_scale"}) {
+    for (const std::string& name :
+         {side + "_scale", side + "_proj." + side + "_scale", side + "_proj.output_scale", "attn." + side + "_scale"}) {
       if (const auto found = catalog_.take(prefix + name)) return found;
     }
     return std::optional<size_t>();
@@ -131,7 +132,7 @@ void ModelMapper::map_kv_scales(const std::string& prefix, GatedAttentionWeights
   if (key) planner_.add_kv_scale(*key, w.k_scale);
   if (value) planner_.add_kv_scale(*value, w.v_scale);
   // That of the queries belongs to attention in FP8, which this library does not compute.
-  catalog_.take(prefix + "q_scale");
+  static_cast<void>(take("q"));
 }
 
 void ModelMapper::map_delta_net(const std::string& prefix, GatedDeltaNetWeights& w) {

@@ -64,8 +64,10 @@ TEST_P(EveryStored, AMatrixKeepsItsValues) {
   expect_matrix(loaded.model().target.layers[0].linear_attn->out_proj, checkpoint,
                 "model.language_model.layers.0.linear_attn.out_proj");
   EXPECT_EQ(loaded.model().mtp->fc.format, WeightFormat::kBF16);
+  EXPECT_EQ(loaded.model().target.lm_head.weight.address(), loaded.model().target.embed_tokens.address()) << "tied";
 }
 
+// Field report 7: official releases have FP8 experts of their own, with F32 or BF16 scales and blocks that are not whole.
 TEST_P(EveryStored, ExpertsOfTheirOwnBecomeOneStack) {
   EditableCheckpoint checkpoint = moe_by_experts();
   uint64_t seed = 1;
@@ -264,9 +266,10 @@ TEST(QuantisedWeights, ScalesMustBeFinite) {
 
 TEST(QuantisedWeights, KvScalesUnderEachName) {
   using Names = std::array<const char*, 2>;
-  for (const Names& names :
-       {Names{"k_scale", "v_scale"}, Names{"k_proj.k_scale", "v_proj.v_scale"}, Names{"attn.k_scale", "attn.v_scale"}}) {
+  for (const Names& names : {Names{"k_scale", "v_scale"}, Names{"k_proj.k_scale", "v_proj.v_scale"},
+                             Names{"attn.k_scale", "attn.v_scale"}, Names{"k_proj.output_scale", "v_proj.output_scale"}}) {
     EditableCheckpoint checkpoint = dense();
+    checkpoint.tensors[kAttention + "q_scale"] = random_scales(DType::kF32, {}, 3);
     checkpoint.tensors[kAttention + names[0]] = random_scales(DType::kF32, {}, 1);
     checkpoint.tensors[kAttention + names[1]] = random_scales(DType::kBF16, {1}, 2);
     const auto loaded = load_edited(checkpoint);
