@@ -133,6 +133,7 @@ void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& p
   auto loaded = std::make_unique<Loaded>(*backend_, *stream_, std::move(model), target_options);
   loaded->draft_head = std::move(head);
   add_drafter(*loaded);
+  note_fallbacks(*loaded);
   loaded->generator = std::make_unique<Generator>(*backend_, *stream_, loaded->runner, loaded->proposer.get());
   if (options_.self_check) {
     loaded->shadow =
@@ -162,6 +163,16 @@ void Engine::add_drafter(Loaded& loaded) const {
   const Tensor& hidden = options.hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
   loaded.proposer->prepare(loaded.runner.picks(), hidden, options.max_drafts);
   loaded.runner.prepare(loaded.proposer->block_token_ids(), options.max_drafts);
+}
+
+void Engine::note_fallbacks(const Loaded& loaded) {
+  if (const Availability& fused = loaded.runner.model().fused_pick(); !fused) {
+    notes_.push_back("the target picks tokens from logits that it writes: " + fused.reason());
+  }
+  if (!loaded.proposer) return;
+  if (const Availability& fused = loaded.proposer->head().fused_draft(); !fused) {
+    notes_.push_back("the head picks drafts from logits that it writes, without log-probabilities: " + fused.reason());
+  }
 }
 
 Engine::Loaded& Engine::loaded() const {

@@ -95,6 +95,7 @@ class Engine {
   void choose_draft_formats(const WeightPlan& plan);
   [[nodiscard]] TargetRunnerOptions runner_options(int64_t prompt_tokens, int64_t max_tokens) const;
   void add_drafter(Loaded& loaded) const;
+  void note_fallbacks(const Loaded& loaded);
   [[nodiscard]] Loaded& loaded() const;
 
   EngineOptions options_;
