@@ -76,7 +76,7 @@ struct Scratch {
 /// `n` floats of a cache from element `offset`, followed by zeros up to a whole vector; `scale` is that of E4M3 codes.
 FORETOKEN_SIMD_INLINE void read_cache(const void* cache, CacheDType dtype, const float* scale, size_t offset, size_t n,
                                       float* out) {
-  const F32x16 code_scale = F32x16::broadcast(dtype == CacheDType::kE4M3 ? *scale * kE4M3Factor : 1.0F);
+  const F32x16 code_scale = F32x16::broadcast(dtype == CacheDType::kE4M3 ? *scale * kE4M3Unit : 1.0F);
   for (size_t i = 0; i < n; i += kLanes) {
     const size_t count = smaller(n - i, kLanes);
     F32x16 lanes;
@@ -93,7 +93,7 @@ FORETOKEN_SIMD_INLINE void read_cache(const void* cache, CacheDType dtype, const
       }
       case CacheDType::kE4M3: {
         const uint8_t* source = static_cast<const uint8_t*>(cache) + offset + i;
-        lanes = (count == kLanes ? load_e4m3(source) : load_partial_e4m3(source, count)) * code_scale;
+        lanes = (count == kLanes ? load_e4m3_or_nan(source) : load_partial_e4m3_or_nan(source, count)) * code_scale;
         break;
       }
     }

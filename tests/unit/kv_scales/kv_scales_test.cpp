@@ -128,6 +128,28 @@ TEST_F(KvScalesTest, TheCheckpointsScalesComeFirstSideBySide) {
   EXPECT_EQ(kv_scales(*backend_, *stream_, weights).v, 0.5F);
 }
 
+TEST_F(KvScalesTest, QuantisedWeightsCountAsWhatTheyDecodeTo) {
+  DecoderLayerWeights weights = layer();
+  const Buffer memory = backend_->allocate(kValueRows * kHiddenSize + kValueRows * sizeof(float));
+  const LinearWeight codes{.weight = memory.tensor(DType::kE4M3, {kValueRows, kHiddenSize}),
+                           .scale = memory.tensor(DType::kF32, {kValueRows}, kValueRows * kHiddenSize),
+                           .global_scale = {},
+                           .format = WeightFormat::kFp8Row};
+  const LinearWeight decoded{
+      .weight = device({kValueRows, kHiddenSize}, v_proj_), .scale = {}, .global_scale = {}, .format = WeightFormat::kF32};
+  stream_->run([&](CommandList& cmd) {
+    ops::dispatch(cmd, QuantizeFp8Row{.x = weights.self_attn->v_proj.weight, .codes = codes.weight, .scale = codes.scale});
+    ops::dispatch(cmd, Dequantize{.w = codes, .out = decoded.weight});
+  });
+  const float exact = kv_scales(*backend_, *stream_, weights).v;
+  weights.self_attn->v_proj = codes;
+  const float coded = kv_scales(*backend_, *stream_, weights).v;
+  weights.self_attn->v_proj = decoded;
+  EXPECT_EQ(coded, kv_scales(*backend_, *stream_, weights).v);
+  EXPECT_NE(coded, exact);
+  EXPECT_NEAR(coded, exact, exact * 0.05);
+}
+
 TEST_F(KvScalesTest, WeightsOfZerosHaveAScaleThatDivides) {
   DecoderLayerWeights weights = layer();
   weights.self_attn->v_proj.weight = device({kValueRows, kHiddenSize}, std::vector<float>(kValueRows * kHiddenSize, 0.0F));
