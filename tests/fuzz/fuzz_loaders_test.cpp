@@ -118,7 +118,7 @@ TEST(FuzzLoaders, ConfigsAndTheWeightMapsThatTheyAskFor) {
                                        "\"",
                                        ",",
                                        "\xc3"};
-  for (const char* name : {"tiny-dense", "tiny-moe"}) {
+  for (const char* name : {"tiny-dense", "tiny-moe", "tiny-next-fp8"}) {
     const std::string seed = read_file(data(name) / "config.json");
     const Checkpoint source(data(name));
     Mutator mutator(3, words);
