@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "golden_drafts.h"
 #include "test_model.h"
 #include "tests/support/golden.h"
 
@@ -32,38 +33,12 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
   [[nodiscard]] std::vector<int32_t> prompt(int64_t i) const { return golden_.i32(indexed("prompt", i)); }
   [[nodiscard]] std::vector<int32_t> greedy(int64_t i) const { return golden_.i32(indexed("greedy", i)); }
 
-  /// The drafts after prompt and first greedy token, and their log-probabilities.
-  struct Drafted {
-    std::vector<int32_t> token_ids;
-    std::vector<float> logprobs;
-  };
-  Drafted draft(TestModel& model, int64_t i, int64_t num_drafts);
+  Drafted draft(TestModel& model, int64_t i, int64_t num_drafts) { return draft_after(model, prompt(i), num_drafts); }
   void expect_drafts(TestModel& model, int64_t i, const std::string& name);
 
   std::unique_ptr<GpuBackend> backend_ = open_test_device();
   Golden golden_{GetParam() + ".golden.safetensors"};
 };
-
-GoldenTest::Drafted GoldenTest::draft(TestModel& model, int64_t i, int64_t num_drafts) {
-  const std::vector<int32_t> ids = prompt(i);
-  MtpProposer& proposer = model.proposer();
-  const TargetModel& target = model.runner().model();
-  const Tensor& hidden = proposer.hidden_kind() == HiddenKind::kPostNorm ? target.hidden() : target.residual();
-  const auto state = proposer.alloc_state(static_cast<int64_t>(ids.size()) + num_drafts + 1);
-  TargetSequence sequence = model.runner().create_sequence(static_cast<int64_t>(ids.size()));
-  model.runner().prefill(sequence, ids, [&](int64_t first, int64_t rows) {
-    const int64_t known = std::min(rows, static_cast<int64_t>(ids.size()) - 1 - first);
-    proposer.append_rows(model.stream(), std::span(ids).subspan(static_cast<size_t>(first + 1), static_cast<size_t>(known)),
-                         hidden.rows(0, known), LinearPrecision::kExact, *state);
-  });
-  const Tensor block = proposer.propose(
-      model.stream(),
-      {.next_token_ids = model.runner().picks().rows(0, 1), .hidden = hidden.rows(0, 1), .num_drafts = num_drafts}, *state);
-  Drafted drafted{.token_ids = std::vector<int32_t>(static_cast<size_t>(num_drafts)), .logprobs = {}};
-  model.stream().download(block.rows(1, num_drafts).view(), std::as_writable_bytes(std::span(drafted.token_ids)));
-  if (const Tensor logprobs = proposer.log_probabilities()) drafted.logprobs = model.read(logprobs.rows(0, num_drafts));
-  return drafted;
-}
 
 /// Equal up to the first draft whose stored margin is too small to tell.
 void GoldenTest::expect_drafts(TestModel& model, int64_t i, const std::string& name) {
