@@ -30,9 +30,14 @@ void prefill_round(const PrefillRoundParams& p, uint32_t begin, uint32_t end) {
   }
 }
 
-/// Sixteen rows of outputs from `columns` rows of `product`, `stride` apart: tile[row] lane = column.
-FORETOKEN_SIMD_INLINE void load_transposed(const float* product, size_t stride, size_t columns, __m512* tile) {
-  for (size_t c = 0; c < kLanes; ++c) tile[c] = c < columns ? _mm512_loadu_ps(product + c * stride) : _mm512_setzero_ps();
+/// Sixteen rows of outputs from `columns` rows of `product`, `stride` apart: tile[row] lane = column. `scale`: of the outputs
+/// from `column` on, or 0.
+FORETOKEN_SIMD_INLINE void load_transposed(const float* product, size_t stride, uint64_t scale, size_t column, size_t columns,
+                                           __m512* tile) {
+  for (size_t c = 0; c < kLanes; ++c) {
+    tile[c] = c < columns ? _mm512_loadu_ps(product + c * stride) : _mm512_setzero_ps();
+    if (scale != 0 && c < columns) tile[c] = _mm512_mul_ps(tile[c], _mm512_set1_ps(pointer<const float>(scale)[column + c]));
+  }
   transpose(tile);
 }
 
@@ -49,10 +54,10 @@ void prefill_store(const PrefillStoreParams& p, uint32_t begin, uint32_t end) {
         const size_t columns = smaller(kLanes, last_column - column);
         const size_t at = first_row * p.out_features + column * chunk_rows + (row - first_row);
         __m512 tile[kLanes];
-        load_transposed(pointer<const float>(p.product) + at, chunk_rows, columns, tile);
+        load_transposed(pointer<const float>(p.product) + at, chunk_rows, p.scale, column, columns, tile);
         if (p.up != 0) {
           __m512 up[kLanes];
-          load_transposed(pointer<const float>(p.up) + at, chunk_rows, columns, up);
+          load_transposed(pointer<const float>(p.up) + at, chunk_rows, p.up_scale, column, columns, up);
           for (size_t r = 0; r < rows; ++r) tile[r] = (silu(F32x16{tile[r]}) * F32x16{up[r]}).v;
         }
         for (size_t r = 0; r < rows; ++r) {

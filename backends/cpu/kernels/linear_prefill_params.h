@@ -22,10 +22,12 @@ struct PrefillRoundParams {
 };
 static_assert(sizeof(PrefillRoundParams) == 32);
 
-/// out = product^T, or silu(product^T) * up^T. Item i is column tile i % tiles of chunk i / tiles.
+/// out = scale product^T, or silu(scale product^T) * (up_scale up^T). Item i is column tile i % tiles of chunk i / tiles.
 struct PrefillStoreParams {
   uint64_t product;
-  uint64_t up;  // 0: none
+  uint64_t up;        // 0: none
+  uint64_t scale;     // [out_features] F32; 0: none
+  uint64_t up_scale;  // likewise
   uint64_t out;
   uint64_t out_stride;
   uint32_t num_rows;
@@ -33,6 +35,6 @@ struct PrefillStoreParams {
   uint32_t out_features;
   uint32_t reserved;
 };
-static_assert(sizeof(PrefillStoreParams) == 48);
+static_assert(sizeof(PrefillStoreParams) == 64);
 
 }  // namespace foretoken::cpu

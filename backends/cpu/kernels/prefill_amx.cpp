@@ -82,10 +82,17 @@ void amx_pack(const AmxPackParams& p, uint32_t begin, uint32_t end) {
   }
 }
 
-/// Sixteen rows of x by sixteen outputs, from sums[n][t]: tile[row] lane = output.
-FORETOKEN_SIMD_INLINE void load_outputs(const float* sums, __m512* tile) {
-  for (size_t n = 0; n < kAmxTile; ++n) tile[n] = _mm512_load_ps(sums + n * kPair * kAmxTile);
+/// Sixteen rows of x by sixteen outputs, from sums[n][t]: tile[row] lane = output. `scale`: of these outputs, or null.
+FORETOKEN_SIMD_INLINE void load_outputs(const float* sums, const float* scale, __m512* tile) {
+  for (size_t n = 0; n < kAmxTile; ++n) {
+    tile[n] = _mm512_load_ps(sums + n * kPair * kAmxTile);
+    if (scale != nullptr) tile[n] = _mm512_mul_ps(tile[n], _mm512_set1_ps(scale[n]));
+  }
   transpose(tile);
+}
+
+FORETOKEN_SIMD_INLINE const float* scale_from(uint64_t scale, size_t column) {
+  return scale == 0 ? nullptr : pointer<const float>(scale) + column;
 }
 
 /// Writes the results of two by two tiles: rows from `row`, `tile_columns` times sixteen outputs from `column`.
@@ -94,14 +101,15 @@ void store_outputs(const AmxLinearParams& p, const float* sums, const float* up_
   for (size_t first_row = row; first_row < smaller(row + kPair * kAmxTile, p.num_rows); first_row += kAmxTile) {
     for (size_t c = 0; c < tile_columns; ++c) {
       const size_t at = c * kAmxTile * kPair * kAmxTile + (first_row - row);
+      const size_t first_column = column + c * kAmxTile;
       __m512 tile[kLanes];
-      load_outputs(sums + at, tile);
+      load_outputs(sums + at, scale_from(p.weight_scale, first_column), tile);
       if (p.up != 0) {
         __m512 up[kLanes];
-        load_outputs(up_sums + at, up);
+        load_outputs(up_sums + at, scale_from(p.up_scale, first_column), up);
         for (size_t r = 0; r < kAmxTile; ++r) tile[r] = (silu(F32x16{tile[r]}) * F32x16{up[r]}).v;
       }
-      float* out = pointer<float>(p.out) + first_row * p.out_stride + column + c * kAmxTile;
+      float* out = pointer<float>(p.out) + first_row * p.out_stride + first_column;
       const size_t rows = smaller(kAmxTile, p.num_rows - first_row);
       for (size_t r = 0; r < rows; ++r) _mm512_storeu_ps(out + r * p.out_stride, tile[r]);
     }

@@ -23,10 +23,12 @@ static_assert(sizeof(AmxPackParams) == 32);
 
 /// out = x W^T, or silu(x gate^T) * (x up^T). Items are slices of the output columns.
 struct AmxLinearParams {
-  uint64_t packed;  // an even number of blocks
-  uint64_t weight;  // [out_features, in_features] BF16; the gate when there is an up
-  uint64_t up;      // like weight; 0: none
-  uint64_t out;     // [num_rows, out_features] F32
+  uint64_t packed;        // an even number of blocks
+  uint64_t weight;        // [out_features, in_features] BF16; the gate when there is an up
+  uint64_t up;            // like weight; 0: none
+  uint64_t weight_scale;  // [out_features] F32, by which results are multiplied; 0: none
+  uint64_t up_scale;
+  uint64_t out;  // [num_rows, out_features] F32
   uint64_t out_stride;
   uint32_t num_rows;
   uint32_t in_features;
@@ -35,6 +37,6 @@ struct AmxLinearParams {
   uint32_t prefetch_lines;  // of the next item's weights, with each step along in_features
   uint32_t reserved;
 };
-static_assert(sizeof(AmxLinearParams) == 64);
+static_assert(sizeof(AmxLinearParams) == 80);
 
 }  // namespace foretoken::cpu

@@ -241,25 +241,28 @@ FORETOKEN_SIMD_INLINE void dequantize_fp8(const uint8_t* codes, size_t count, fl
 }
 
 template <class Out>
-FORETOKEN_SIMD_INLINE void dequantize_nvfp4(const DequantizeParams& p, size_t n, Out* out) {
+FORETOKEN_SIMD_INLINE void dequantize_nvfp4(const DequantizeParams& p, size_t n, float global_scale, Out* out) {
   const size_t num_groups = p.num_columns / kGroup;
   const uint8_t* scale = static_cast<const uint8_t*>(p.scale) + n * num_groups;
   const uint8_t* codes = static_cast<const uint8_t*>(p.codes) + n * p.num_columns / 2;
-  const float global_scale = p.global_scale[n / p.rows_per_global_scale];
   for (size_t g = 0; g < num_groups; ++g) {
     const float s = decode_e4m3(scale[g]);
-    uint32_t nibbles[kGroup];
-    for (size_t i = 0; i < kGroup / 2; ++i) {
-      const uint32_t pair = codes[g * (kGroup / 2) + i];
-      nibbles[2 * i] = pair & 0xfU;
-      nibbles[2 * i + 1] = pair >> 4;
+    uint64_t pairs;
+    __builtin_memcpy(&pairs, codes + g * (kGroup / 2), sizeof(pairs));
+    for (size_t i = 0; i < kGroup; ++i) {
+      store_value(decode_e2m1(static_cast<uint32_t>(pairs >> 4 * i) & 0xfU) * s * global_scale, out + g * kGroup + i);
     }
-    for (size_t i = 0; i < kGroup; ++i) store_value(decode_e2m1(nibbles[i]) * s * global_scale, out + g * kGroup + i);
   }
 }
 
+/// What all of row n is multiplied by: 1 where there is no such scale.
+FORETOKEN_SIMD_INLINE float scale_of_row(const DequantizeParams& p, size_t n) {
+  if (p.format == WeightFormat::kFp8Row) return scale_at(p, p.one_scale ? 0 : n);
+  return p.format == WeightFormat::kNvfp4 ? p.global_scale[n / p.rows_per_global_scale] : 1.0F;
+}
+
 template <class Out>
-FORETOKEN_SIMD_INLINE void dequantize_row(const DequantizeParams& p, size_t n, Out* out) {
+FORETOKEN_SIMD_INLINE void dequantize_row(const DequantizeParams& p, size_t n, float row_scale, Out* out) {
   const size_t first = n * p.num_columns;
   switch (p.format) {
     case WeightFormat::kF32:
@@ -269,7 +272,7 @@ FORETOKEN_SIMD_INLINE void dequantize_row(const DequantizeParams& p, size_t n, O
       for (size_t k = 0; k < p.num_columns; ++k) store_value(value_of(static_cast<const uint16_t*>(p.codes)[first + k]), out + k);
       return;
     case WeightFormat::kFp8Row:
-      dequantize_fp8(static_cast<const uint8_t*>(p.codes) + first, p.num_columns, scale_at(p, p.one_scale ? 0 : n), out);
+      dequantize_fp8(static_cast<const uint8_t*>(p.codes) + first, p.num_columns, row_scale, out);
       return;
     case WeightFormat::kFp8Block:
       for (size_t k = 0; k < p.num_columns; k += kTile) {
@@ -278,16 +281,22 @@ FORETOKEN_SIMD_INLINE void dequantize_row(const DequantizeParams& p, size_t n, O
                        scale_at(p, scale_row + k / kTile), out + k);
       }
       return;
-    case WeightFormat::kNvfp4: dequantize_nvfp4(p, n, out); return;
+    case WeightFormat::kNvfp4: dequantize_nvfp4(p, n, row_scale, out); return;
   }
 }
 
 void dequantize(const DequantizeParams& p, uint32_t begin, uint32_t end) {
   for (size_t item = begin; item < end; ++item) {
+    const size_t n = p.first_row + item;
+    float row_scale = scale_of_row(p, n);
+    if (p.row_scale != nullptr) {
+      p.row_scale[item] = row_scale;
+      row_scale = 1.0F;
+    }
     if (p.out_is_bf16) {
-      dequantize_row(p, p.first_row + item, static_cast<uint16_t*>(p.out) + item * p.num_columns);
+      dequantize_row(p, n, row_scale, static_cast<uint16_t*>(p.out) + item * p.num_columns);
     } else {
-      dequantize_row(p, p.first_row + item, static_cast<float*>(p.out) + item * p.num_columns);
+      dequantize_row(p, n, row_scale, static_cast<float*>(p.out) + item * p.num_columns);
     }
   }
 }

@@ -67,6 +67,7 @@ struct DequantizeParams {
   const void* scale;          // as the format says
   const float* global_scale;  // [G], NVFP4 only
   void* out;                  // [items, K] F32 or BF16
+  float* row_scale;           // [items] or null; what all of a row is multiplied by goes here instead of into `out`
   size_t first_row;
   size_t num_columns;
   size_t block_rows;             // FP8 block

@@ -103,10 +103,12 @@ void pack(CommandList& cmd, const PrefillKernels& kernels, const Plan& plan, con
 }
 
 /// Multiplies the packed rows by BF16 weights (one, or gate and up) and writes columns of the output that start at `out`.
-void multiply(CommandList& cmd, const PrefillKernels& kernels, const Plan& plan, std::span<const uint64_t> weights, uint64_t out,
-              uint64_t out_stride, uint64_t workspace, std::span<const Access> accesses) {
+void multiply(CommandList& cmd, const PrefillKernels& kernels, const Plan& plan, std::span<const WeightPanel> weights,
+              uint64_t out, uint64_t out_stride, uint64_t workspace, std::span<const Access> accesses) {
   PrefillStoreParams store{.product = workspace + plan.product_offset,
                            .up = 0,
+                           .scale = weights.front().row_scale,
+                           .up_scale = weights.back().row_scale,
                            .out = out,
                            .out_stride = out_stride,
                            .num_rows = plan.rows,
@@ -115,8 +117,8 @@ void multiply(CommandList& cmd, const PrefillKernels& kernels, const Plan& plan,
                            .reserved = 0};
   Bf16MatmulParams params = plan.matmul_params(workspace);
   params.product = store.product;
-  for (const uint64_t weight : weights) {
-    params.weight = weight;
+  for (const WeightPanel& weight : weights) {
+    params.weight = weight.rows;
     kernels.multiply(cmd, Grid{plan.num_slices * plan.num_chunks}, params, accesses);
     if (params.product != store.product) store.up = params.product;
     params.product += plan.product_bytes;
@@ -130,7 +132,7 @@ void launch(CommandList& cmd, const PrefillKernels& kernels, const Tensor& x, st
   const Plan largest(x, WeightPanels::rows(**weights.begin()));
   pack(cmd, kernels, largest, x, workspace, accesses);
   kernels.panels.for_each(cmd, weights, workspace + largest.panel_offset(weights.size()), accesses,
-                          [&](uint32_t first, uint32_t count, const std::array<uint64_t, 2>& panels) {
+                          [&](uint32_t first, uint32_t count, const std::array<WeightPanel, 2>& panels) {
                             const Plan plan = count == largest.out_features ? largest : Plan(x, count);
                             multiply(cmd, kernels, plan, std::span(panels).first(weights.size()),
                                      out.address() + first * sizeof(float), stride(out), workspace, accesses);

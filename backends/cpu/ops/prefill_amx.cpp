@@ -74,11 +74,13 @@ void launch(CommandList& cmd, const AmxKernels& kernels, const Tensor& x, std::i
                {.x = x.address(), .packed = workspace, .x_stride = stride(x), .num_rows = rows, .in_features = in_features},
                accesses);
   kernels.panels.for_each(cmd, weights, workspace + packed_bytes(x), accesses,
-                          [&](uint32_t first, uint32_t count, const std::array<uint64_t, 2>& panels) {
+                          [&](uint32_t first, uint32_t count, const std::array<WeightPanel, 2>& panels) {
                             kernels.linear(cmd, Grid{ceil_div(count, kSliceColumns)},
                                            {.packed = workspace,
-                                            .weight = panels[0],
-                                            .up = panels[1],
+                                            .weight = panels[0].rows,
+                                            .up = panels[1].rows,
+                                            .weight_scale = panels[0].row_scale,
+                                            .up_scale = panels[1].row_scale,
                                             .out = out.address() + first * sizeof(float),
                                             .out_stride = stride(out),
                                             .num_rows = rows,

@@ -76,8 +76,7 @@ void add_nvfp4(OpTable& table, const KernelModule& module) {
 
 void add_dequantize(OpTable& table, const KernelModule& module) {
   table.add<Dequantize>("cpu", [kernel = module.resolve<DequantizeParams>("dequantize")](CommandList& cmd, const Dequantize& op) {
-    kernel(cmd, items(dimension(op.out, 0)), dequantize_params(op.w, 0, op.out.address(), op.out.dtype() == DType::kBF16),
-           accesses_of(op));
+    kernel(cmd, items(dimension(op.out, 0)), dequantize_params(op.w, op.out), accesses_of(op));
   });
 }
 

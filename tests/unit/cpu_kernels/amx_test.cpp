@@ -81,8 +81,8 @@ TEST_F(AmxTest, DeltaRuleAgreesWithTheExactOne) {
     const Result exact = run(UINT32_MAX, LinearPrecision::kExact, "cpu");
     const Result tiles = run(UINT32_MAX, LinearPrecision::kBF16, "amx");
     const Result parts = run(1, LinearPrecision::kBF16, "amx");
-    EXPECT_LT(difference(tiles.out, exact.out), 5e-3);
-    EXPECT_LT(difference(tiles.state, exact.state), 5e-3);
+    EXPECT_LT(difference(tiles.out, exact.out), 1e-4);
+    EXPECT_LT(difference(tiles.state, exact.state), 1e-4);
     EXPECT_TRUE(same_bits(tiles.out, parts.out));
     EXPECT_TRUE(same_bits(tiles.state, parts.state));
   }
@@ -186,22 +186,20 @@ TEST_F(AmxTest, LinearAgreesWithFloat64OnRoundedActivations) {
   }
 }
 
-TEST_F(AmxTest, QuantisedWeightsGiveTheBitsOfTheirBF16) {
+TEST_F(AmxTest, LinearTakesQuantisedWeights) {
   for (const LinearSizes& s : {LinearSizes{33, 256, 48}, LinearSizes{16, 4096, 592}}) {  // the latter in three panels
-    const Floats x = random_floats({s.rows, s.k}, 1);
+    const Floats x = random_floats({s.rows, s.k}, 1), rounded = zeros({s.rows, s.k});
+    for (size_t i = 0; i < x.size(); ++i) rounded.data()[i] = bf16_to_float(float_to_bf16(x.data()[i]));
     for (const WeightFormat format : {WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4}) {
       const AnyWeight gate(format, s.n, s.k, 2), up(format, s.n, s.k, 3);
-      LinearWeight gate_bf16, up_bf16;
-      const Halves gate_values(DType::kBF16, {s.n, s.k}), up_values(DType::kBF16, {s.n, s.k});
+      const PrefillResult tiles = prefill(7, x, gate.weight, up.weight, "amx");
       DirectList list(Isa::kAvx512);
-      list.run(Dequantize{.w = gate.weight, .out = gate_values});
-      list.run(Dequantize{.w = up.weight, .out = up_values});
-      gate_bf16.weight = gate_values;
-      up_bf16.weight = up_values;
-      const PrefillResult expected = prefill(UINT32_MAX, x, gate_bf16, up_bf16, "amx");
-      const PrefillResult quantised = prefill(7, x, gate.weight, up.weight, "amx");
-      EXPECT_TRUE(same_bits(quantised.linear, expected.linear)) << to_string(format);
-      EXPECT_TRUE(same_bits(quantised.silu, expected.silu)) << to_string(format);
+      const Floats out = zeros({s.rows, s.n});
+      const double bound = format == WeightFormat::kFp8Block ? 5e-3 : 1e-5;  // the other codes are exact in BF16
+      list.run(Linear{.x = rounded, .w = gate.weight, .out = out, .workspace = {}});
+      EXPECT_LT(difference(tiles.linear, out.values()), bound) << to_string(format);
+      list.run(LinearSiluMul{.x = rounded, .gate = gate.weight, .up = up.weight, .out = out, .workspace = {}});
+      EXPECT_LT(difference(tiles.silu, out.values()), 2 * bound) << to_string(format);
     }
   }
 }

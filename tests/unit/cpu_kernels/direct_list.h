@@ -116,6 +116,7 @@ class DirectList final : public CommandList {
       : module_(isa, first), range_(range) {
     add_amx_ops(ops_, module_);
     add_prefill_ops(ops_, module_);
+    add_linear_ops(ops_, module_);
     add_quantize_ops(ops_, module_);
     add_norm_ops(ops_, module_);
     add_attention_ops(ops_, module_);
