@@ -4,8 +4,10 @@
 //   o_t     = G_t S_0^T q_t + sum_{i<=t} r(t, i) (q_t . k_i) delta_i
 //   S       = G_end S_0 + sum_i k_i (r(end, i) delta_i)^T
 // (the chunkwise form of Yang et al., "Parallelizing Linear Transformers with the Delta Rule over Sequence Length", 2024, with
-// the decay of "Gated Delta Networks", 2024). Products run on tiles with operands rounded to BF16; the triangular system for
-// delta, the decays and the state stay in float32. Chunks start at the first row of a sequence in the call.
+// the decay of "Gated Delta Networks", 2024). Products run on tiles, where each operand is the sum of two BF16 numbers, of which
+// the product of the two lower ones is left out: that is good to about 2^-16, while one BF16 number is too coarse for outputs
+// that cancel out. The triangular system for delta, the decays and the state stay in float32. Chunks start at the first row of a
+// sequence in the call.
 #include "backends/cpu/kernels/amx_tiles.h"
 #include "backends/cpu/kernels/delta_net_params.h"
 #include "backends/cpu/kernels/delta_net_rows.h"
@@ -20,20 +22,23 @@ constexpr size_t kChunk = 2 * kAmxTile;
 constexpr size_t kDim = kAmxDeltaDim;  // of keys and values, at most
 static_assert(kChunk == kAmxDepth);    // the rows of a chunk are the depth of one product
 
+/// An operand as upper and lower part.
+constexpr size_t kParts = 2;
+
 /// What one head works with. "Packed" operands hold pairs of rows side by side, as the second operand of a tile product wants.
 struct Chunk {
-  alignas(64) float normalised[2 * kChunk][kDim];         // keys, then queries
-  alignas(64) uint16_t rows[2 * kChunk][kDim];            // the same in BF16
-  alignas(64) uint16_t keys_packed[kDim / 2][kChunk][2];  // K^T
-  alignas(64) uint16_t keys_transposed[kDim][kChunk];     // K^T, plain
-  alignas(64) uint16_t state_packed[kDim / 2][kDim][2];   // S_0
-  alignas(64) float from_state[2 * kChunk][kDim];         // rows S_0
-  alignas(64) float scores[2 * kChunk][kChunk];           // rows K^T
-  alignas(64) float ratio[kChunk][kChunk];                // r(t, i), 0 for i > t
+  alignas(64) float normalised[2 * kChunk][kDim];                 // keys, then queries
+  alignas(64) uint16_t rows[kParts][2 * kChunk][kDim];            // the same
+  alignas(64) uint16_t keys_packed[kParts][kDim / 2][kChunk][2];  // K^T
+  alignas(64) uint16_t keys_transposed[kParts][kDim][kChunk];     // K^T, plain
+  alignas(64) uint16_t state_packed[kParts][kDim / 2][kDim][2];   // S_0
+  alignas(64) float from_state[2 * kChunk][kDim];                 // rows S_0
+  alignas(64) float scores[2 * kChunk][kChunk];                   // rows K^T
+  alignas(64) float ratio[kChunk][kChunk];                        // r(t, i), 0 for i > t
   alignas(64) float delta[kChunk][kDim];
-  alignas(64) uint16_t delta_packed[kChunk / 2][kDim][2];
-  alignas(64) uint16_t delta_remaining[kChunk / 2][kDim][2];  // r(end, i) delta_i, packed
-  alignas(64) uint16_t attention[kChunk][kChunk];             // r(t, i) (q_t . k_i)
+  alignas(64) uint16_t delta_packed[kParts][kChunk / 2][kDim][2];
+  alignas(64) uint16_t delta_remaining[kParts][kChunk / 2][kDim][2];  // r(end, i) delta_i, packed
+  alignas(64) uint16_t attention[kParts][kChunk][kChunk];             // r(t, i) (q_t . k_i)
   alignas(64) float decay[kChunk];
   alignas(64) float beta[kChunk];
   alignas(64) float since_start[kChunk];  // G_t
@@ -58,10 +63,35 @@ FORETOKEN_SIMD_INLINE __m512i rounded_words(F32x16 a) {
   return _mm512_mask_set1_epi32(rounded, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), 0x7fc00000);
 }
 
+/// The two parts of each lane, in the upper halves of their words.
+struct SplitWords {
+  __m512i upper, lower;
+
+  explicit FORETOKEN_SIMD_INLINE SplitWords(F32x16 a) {
+    upper = _mm512_and_si512(rounded_words(a), _mm512_set1_epi32(static_cast<int>(0xffff0000U)));
+    lower = rounded_words(a - F32x16{_mm512_castsi512_ps(upper)});
+  }
+};
+
+FORETOKEN_SIMD_INLINE void store_split(F32x16 a, uint16_t* upper, uint16_t* lower) {
+  const SplitWords words(a);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(upper), _mm512_cvtepi32_epi16(_mm512_srli_epi32(words.upper, 16)));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lower), _mm512_cvtepi32_epi16(_mm512_srli_epi32(words.lower, 16)));
+}
+
 /// Sixteen columns of two rows, packed.
-FORETOKEN_SIMD_INLINE void store_pair(F32x16 even, F32x16 odd, uint16_t* out) {
-  const __m512i upper = _mm512_and_si512(rounded_words(odd), _mm512_set1_epi32(static_cast<int>(0xffff0000U)));
-  _mm512_store_si512(out, _mm512_or_si512(_mm512_srli_epi32(rounded_words(even), 16), upper));
+FORETOKEN_SIMD_INLINE void store_split_pair(F32x16 even, F32x16 odd, uint16_t* upper, uint16_t* lower) {
+  constexpr __mmask32 kOdd = 0xaaaaaaaaU;
+  const SplitWords first(even), second(odd);
+  _mm512_store_si512(upper, _mm512_mask_mov_epi16(_mm512_srli_epi32(first.upper, 16), kOdd, second.upper));
+  _mm512_store_si512(lower, _mm512_mask_mov_epi16(_mm512_srli_epi32(first.lower, 16), kOdd, second.lower));
+}
+
+/// Decays multiply to nothing: what is smaller than this becomes 0 before it can become subnormal, which is slow.
+constexpr float kSmallestProduct = 1e-30F;
+
+FORETOKEN_SIMD_INLINE F32x16 flush(F32x16 a) {
+  return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a.v, _mm512_set1_ps(kSmallestProduct), _CMP_NLT_UQ), a.v)};
 }
 
 /// Decays and betas of `count` rows from `row` on; the rest of the chunk does nothing.
@@ -88,10 +118,11 @@ void prepare_gates(const GatedDeltaRuleParams& p, size_t row, size_t count, size
   F32x16 low = F32x16::zero(), high = F32x16::zero();
   for (size_t t = 0; t < kChunk; ++t) {
     total *= c.decay[t];
+    if (total < kSmallestProduct) total = 0.0F;
     c.since_start[t] = total;
     const F32x16 decay = F32x16::broadcast(c.decay[t]);
-    (low * decay).store(c.ratio[t]);
-    (high * decay).store(c.ratio[t] + kLanes);
+    flush(low * decay).store(c.ratio[t]);
+    flush(high * decay).store(c.ratio[t] + kLanes);
     c.ratio[t][t] = 1.0F;
     low = F32x16::load(c.ratio[t]);
     high = F32x16::load(c.ratio[t] + kLanes);
@@ -111,20 +142,26 @@ void prepare_rows(const GatedDeltaRuleParams& p, size_t row, size_t count, size_
       __builtin_memset(c.normalised[kChunk + i], 0, p.key_dim * sizeof(float));
     }
     for (const size_t r : {i, kChunk + i}) {
-      for (size_t k = 0; k < p.key_dim; k += kLanes) store_bf16_or_nan(F32x16::load(c.normalised[r] + k), c.rows[r] + k);
+      for (size_t k = 0; k < p.key_dim; k += kLanes) {
+        store_split(F32x16::load(c.normalised[r] + k), c.rows[0][r] + k, c.rows[1][r] + k);
+      }
     }
   }
   for (size_t first = 0; first < kChunk; first += kAmxTile) {
     __m512 tile[kLanes];
-    for (size_t k = 0; k < p.key_dim; k += kAmxDepth) {
-      for (size_t i = 0; i < kAmxTile; ++i) tile[i] = _mm512_load_ps(c.rows[first + i] + k);
-      transpose(tile);
-      for (size_t pair = 0; pair < kAmxTile; ++pair) _mm512_store_ps(c.keys_packed[k / 2 + pair][first], tile[pair]);
+    for (size_t part = 0; part < kParts; ++part) {
+      for (size_t k = 0; k < p.key_dim; k += kAmxDepth) {
+        for (size_t i = 0; i < kAmxTile; ++i) tile[i] = _mm512_load_ps(c.rows[part][first + i] + k);
+        transpose(tile);
+        for (size_t pair = 0; pair < kAmxTile; ++pair) _mm512_store_ps(c.keys_packed[part][k / 2 + pair][first], tile[pair]);
+      }
     }
     for (size_t k = 0; k < p.key_dim; k += kLanes) {
       for (size_t i = 0; i < kAmxTile; ++i) tile[i] = _mm512_load_ps(c.normalised[first + i] + k);
       transpose(tile);
-      for (size_t i = 0; i < kLanes; ++i) store_bf16_or_nan(F32x16{tile[i]}, c.keys_transposed[k + i] + first);
+      for (size_t i = 0; i < kLanes; ++i) {
+        store_split(F32x16{tile[i]}, c.keys_transposed[0][k + i] + first, c.keys_transposed[1][k + i] + first);
+      }
     }
   }
 }
@@ -133,30 +170,48 @@ void pack_state(const GatedDeltaRuleParams& p, const float* state, size_t first,
   for (size_t k = first; k < last; k += 2) {
     const float* even = state + k * p.value_dim;
     for (size_t n = 0; n < p.value_dim; n += kLanes) {
-      store_pair(F32x16::load(even + n), F32x16::load(even + p.value_dim + n), c.state_packed[k / 2][n]);
+      store_split_pair(F32x16::load(even + n), F32x16::load(even + p.value_dim + n), c.state_packed[0][k / 2][n],
+                       c.state_packed[1][k / 2][n]);
     }
   }
 }
 
-/// out = rows times sixteen columns of a packed operand that is `stride` bytes wide.
-__attribute__((target("amx-tile,amx-bf16"))) void multiply_rows(const Chunk& c, size_t key_dim, const uint16_t* packed,
-                                                                size_t stride, float* out, size_t out_stride) {
+/// Parts of two operands whose products count, the largest last.
+struct PartPair {
+  size_t first, second;
+};
+constexpr PartPair kPartPairs[] = {{1, 0}, {0, 1}, {0, 0}};
+
+/// A packed operand: sixteen columns in rows of `stride` bytes, parts `part_bytes` apart.
+struct PackedColumns {
+  const void* data;
+  size_t stride;
+  size_t part_bytes;
+};
+
+/// out = rows times sixteen columns.
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_rows(const Chunk& c, size_t key_dim, const PackedColumns& columns,
+                                                                float* out, size_t out_stride) {
   constexpr size_t kRowStride = kDim * sizeof(uint16_t);
   memory_fence_for_compiler();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (size_t k = 0; k < key_dim; k += kAmxDepth) {
-    _tile_loadd(4, packed + k / 2 * (stride / sizeof(uint16_t)), stride);
-    _tile_loadd(5, c.rows[0] + k, kRowStride);
-    _tile_dpbf16ps(0, 5, 4);
-    _tile_loadd(6, c.rows[kAmxTile] + k, kRowStride);
-    _tile_dpbf16ps(1, 6, 4);
-    _tile_loadd(7, c.rows[2 * kAmxTile] + k, kRowStride);
-    _tile_dpbf16ps(2, 7, 4);
-    _tile_loadd(5, c.rows[3 * kAmxTile] + k, kRowStride);
-    _tile_dpbf16ps(3, 5, 4);
+  for (const PartPair& part : kPartPairs) {
+    const auto& rows = c.rows[part.first];
+    const auto* packed = static_cast<const uint8_t*>(columns.data) + part.second * columns.part_bytes;
+    for (size_t k = 0; k < key_dim; k += kAmxDepth) {
+      _tile_loadd(4, packed + k / 2 * columns.stride, columns.stride);
+      _tile_loadd(5, rows[0] + k, kRowStride);
+      _tile_dpbf16ps(0, 5, 4);
+      _tile_loadd(6, rows[kAmxTile] + k, kRowStride);
+      _tile_dpbf16ps(1, 6, 4);
+      _tile_loadd(7, rows[2 * kAmxTile] + k, kRowStride);
+      _tile_dpbf16ps(2, 7, 4);
+      _tile_loadd(5, rows[3 * kAmxTile] + k, kRowStride);
+      _tile_dpbf16ps(3, 5, 4);
+    }
   }
   _tile_stored(0, out, out_stride * sizeof(float));
   _tile_stored(1, out + kAmxTile * out_stride, out_stride * sizeof(float));
@@ -165,11 +220,10 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_rows(const Chunk& c, 
   memory_fence_for_compiler();
 }
 
-/// into[32][32 columns] += a[32][32] times a packed operand [32][32 columns].
-__attribute__((target("amx-tile,amx-bf16"))) void add_product(const uint16_t* a, const uint16_t* packed, float* into,
-                                                              size_t stride) {
+/// into[32][32 columns] += a[32][32] times a packed operand [32][32 columns]; parts of `a` are `a_part` elements apart.
+__attribute__((target("amx-tile,amx-bf16"))) void add_product(const uint16_t* a, size_t a_part, const PackedColumns& columns,
+                                                              float* into, size_t stride) {
   constexpr size_t kRowStride = kChunk * sizeof(uint16_t);
-  constexpr size_t kPackedStride = kDim * 2 * sizeof(uint16_t);
   const size_t bytes = stride * sizeof(float);
   float* lower = into + kAmxTile * stride;
   memory_fence_for_compiler();
@@ -177,19 +231,29 @@ __attribute__((target("amx-tile,amx-bf16"))) void add_product(const uint16_t* a,
   _tile_loadd(1, into + kAmxTile, bytes);
   _tile_loadd(2, lower, bytes);
   _tile_loadd(3, lower + kAmxTile, bytes);
-  _tile_loadd(4, a, kRowStride);
-  _tile_loadd(5, a + kAmxTile * kChunk, kRowStride);
-  _tile_loadd(6, packed, kPackedStride);
-  _tile_loadd(7, packed + 2 * kAmxTile, kPackedStride);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
+  for (const PartPair& part : kPartPairs) {
+    const uint16_t* rows = a + part.first * a_part;
+    const auto* packed = static_cast<const uint8_t*>(columns.data) + part.second * columns.part_bytes;
+    _tile_loadd(4, rows, kRowStride);
+    _tile_loadd(5, rows + kAmxTile * kChunk, kRowStride);
+    _tile_loadd(6, packed, columns.stride);
+    _tile_loadd(7, packed + 64, columns.stride);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
   _tile_stored(0, into, bytes);
   _tile_stored(1, into + kAmxTile, bytes);
   _tile_stored(2, lower, bytes);
   _tile_stored(3, lower + kAmxTile, bytes);
   memory_fence_for_compiler();
+}
+
+/// Columns of a member of Chunk that is [kParts][pairs][columns][2].
+template <class Packed>
+PackedColumns columns_of(const Packed& packed, size_t column) {
+  return {.data = packed[0][0][column], .stride = sizeof(packed[0][0]), .part_bytes = sizeof(packed[0])};
 }
 
 /// Solves for delta in columns `column` .. of kVectors vectors, row after row.
@@ -225,8 +289,8 @@ void solve(const GatedDeltaRuleParams& p, const float* values, size_t count, Chu
     const F32x16 even_left = F32x16::broadcast(c.ratio[kChunk - 1][i]), odd_left = F32x16::broadcast(c.ratio[kChunk - 1][i + 1]);
     for (size_t n = 0; n < p.value_dim; n += kLanes) {
       const F32x16 even = F32x16::load(c.delta[i] + n), odd = F32x16::load(c.delta[i + 1] + n);
-      store_pair(even, odd, c.delta_packed[i / 2][n]);
-      store_pair(even_left * even, odd_left * odd, c.delta_remaining[i / 2][n]);
+      store_split_pair(even, odd, c.delta_packed[0][i / 2][n], c.delta_packed[1][i / 2][n]);
+      store_split_pair(even_left * even, odd_left * odd, c.delta_remaining[0][i / 2][n], c.delta_remaining[1][i / 2][n]);
     }
   }
 }
@@ -234,14 +298,15 @@ void solve(const GatedDeltaRuleParams& p, const float* values, size_t count, Chu
 void write_outputs(const GatedDeltaRuleParams& p, float* out, size_t count, Chunk& c) {
   for (size_t t = 0; t < kChunk; ++t) {
     for (size_t i = 0; i < kChunk; i += kLanes) {
-      store_bf16_or_nan(F32x16::load(c.ratio[t] + i) * F32x16::load(c.scores[kChunk + t] + i), c.attention[t] + i);
+      store_split(F32x16::load(c.ratio[t] + i) * F32x16::load(c.scores[kChunk + t] + i), c.attention[0][t] + i,
+                  c.attention[1][t] + i);
     }
     const F32x16 kept = F32x16::broadcast(c.since_start[t]);
     float* row = c.from_state[kChunk + t];
     for (size_t n = 0; n < p.value_dim; n += kLanes) (kept * F32x16::load(row + n)).store(row + n);
   }
   for (size_t n = 0; n < p.value_dim; n += 2 * kAmxTile) {
-    add_product(c.attention[0], c.delta_packed[0][n], c.from_state[kChunk] + n, kDim);
+    add_product(c.attention[0][0], kChunk * kChunk, columns_of(c.delta_packed, n), c.from_state[kChunk] + n, kDim);
   }
   for (size_t t = 0; t < count; ++t) {
     __builtin_memcpy(out + t * p.out_stride, c.from_state[kChunk + t], p.value_dim * sizeof(float));
@@ -255,7 +320,7 @@ void advance_state(const GatedDeltaRuleParams& p, float* state, Chunk& c) {
     float* block = state + k * p.value_dim;
     for (size_t i = 0; i < kChunk * p.value_dim; i += kLanes) (kept * F32x16::load(block + i)).store(block + i);
     for (size_t n = 0; n < p.value_dim; n += 2 * kAmxTile) {
-      add_product(c.keys_transposed[k], c.delta_remaining[0][n], block + n, p.value_dim);
+      add_product(c.keys_transposed[0][k], kDim * kChunk, columns_of(c.delta_remaining, n), block + n, p.value_dim);
     }
     pack_state(p, state, k, k + kChunk, c);
   }
@@ -277,10 +342,10 @@ void amx_gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_
       prepare_gates(p, row, count, head, c);
       prepare_rows(p, row, count, key_head, c);
       for (size_t n = 0; n < p.value_dim; n += kAmxTile) {
-        multiply_rows(c, p.key_dim, c.state_packed[0][n], sizeof(c.state_packed[0]), c.from_state[0] + n, kDim);
+        multiply_rows(c, p.key_dim, columns_of(c.state_packed, n), c.from_state[0] + n, kDim);
       }
       for (size_t n = 0; n < kChunk; n += kAmxTile) {
-        multiply_rows(c, p.key_dim, c.keys_packed[0][n], sizeof(c.keys_packed[0]), c.scores[0] + n, kChunk);
+        multiply_rows(c, p.key_dim, columns_of(c.keys_packed, n), c.scores[0] + n, kChunk);
       }
       solve(p, p.qkv + row * p.qkv_stride + 2 * p.num_key_heads * p.key_dim + head * p.value_dim, count, c);
       write_outputs(p, p.out + row * p.out_stride + head * p.value_dim, count, c);
