@@ -130,13 +130,18 @@ void ThreadPool::wait_signal(const std::atomic<uint32_t>& signal, uint32_t count
     if (!is_due(signal.load(std::memory_order_acquire))) return;
     _mm_pause();
   }
+  // Waking a thread that sleeps takes long where processors are virtual, so short waits do without.
   const Clock::time_point start = Clock::now();
+  do {
+    std::this_thread::yield();
+    if (!is_due(signal.load(std::memory_order_acquire))) return;
+  } while (Clock::now() - start < kLongWait);
   num_stuck_.value.fetch_add(1, std::memory_order_seq_cst);
   for (uint32_t value = signal.load(std::memory_order_seq_cst); is_due(value); value = signal.load(std::memory_order_seq_cst)) {
     signal.wait(value, std::memory_order_seq_cst);
   }
   num_stuck_.value.fetch_sub(1, std::memory_order_relaxed);
-  if (Clock::now() - start > kLongWait) waited_long_.value.store(1, std::memory_order_relaxed);
+  waited_long_.value.store(1, std::memory_order_relaxed);
 }
 
 void ThreadPool::look_for_preemptions(Worker& self) {
