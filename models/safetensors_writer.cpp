@@ -49,6 +49,12 @@ std::string header_text(const std::vector<SafetensorsTensor>& tensors, const std
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, const std::vector<SafetensorsTensor>& tensors)
     : path_(std::move(path)), partial_path_(path_.string() + ".partial") {
   const std::string header = header_text(tensors, path_.string(), bytes_left_);
+  uint64_t begin = header.size();
+  for (const SafetensorsTensor& tensor : tensors) {
+    const uint64_t end = begin + dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.shape.num_elements()));
+    tensors_.push_back({.next = begin, .end = end});
+    begin = end;
+  }
   std::error_code error;
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
@@ -88,6 +94,23 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
                                               .got = std::to_string(bytes.size())});
   }
   write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  bytes_left_ -= bytes.size();
+}
+
+void SafetensorsWriter::append_to(size_t index, std::span<const std::byte> bytes) {
+  TensorBytes& tensor = tensors_.at(index);
+  if (bytes.size() > tensor.end - tensor.next) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "more bytes than declared tensor " + std::to_string(index) + " holds",
+                                              .where = path_.string(),
+                                              .expected = "at most " + std::to_string(tensor.end - tensor.next),
+                                              .got = std::to_string(bytes.size())});
+  }
+  if (::lseek(fd_, static_cast<off_t>(tensor.next), SEEK_SET) < 0) {
+    throw Error(ErrorCode::kDeviceError,
+                {.what = std::string("seek failed: ") + std::strerror(errno), .where = partial_path_.string()});
+  }
+  write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  tensor.next += bytes.size();
   bytes_left_ -= bytes.size();
 }
 

@@ -137,6 +137,25 @@ TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(SafetensorsWriter, TensorsMayBeWrittenSideBySide) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "a.safetensors";
+  const std::string bytes = "0123456789ab";
+  const auto part = [&](size_t begin, size_t count) { return std::as_bytes(std::span(bytes)).subspan(begin, count); };
+  SafetensorsWriter writer(path,
+                           {{.name = "x", .dtype = DType::kF32, .shape = {2}}, {.name = "y", .dtype = DType::kU8, .shape = {4}}});
+  writer.append_to(1, part(8, 1));
+  writer.append_to(0, part(0, 5));
+  writer.append_to(1, part(9, 3));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { writer.append_to(1, part(0, 1)); }), HasSubstr("tensor 1"));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidState, [&] { writer.finish(); }), HasSubstr("3 declared bytes"));
+  writer.append_to(0, part(5, 3));
+  writer.finish();
+  const SafetensorsFile file(path);
+  EXPECT_EQ(std::memcmp(file.bytes(*file.find("x")).data(), bytes.data(), 8), 0);
+  EXPECT_EQ(std::memcmp(file.bytes(*file.find("y")).data(), bytes.data() + 8, 4), 0);
+}
+
 TEST(SafetensorsWriter, LeavesNothingBehindWhenItFails) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "a.safetensors";
