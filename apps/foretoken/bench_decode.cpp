@@ -57,12 +57,13 @@ class StepBytes {
       : config_(engine.config()), report_(memory_report(engine.source(), config_)) {
     const auto tokens = static_cast<uint64_t>(mean_context);
     target_ = tokens * target_kv_bytes_per_token(config_, engine.kv_dtype()) + 2 * recurrent_state_bytes(config_);
-    draft_ = tokens * draft_kv_bytes_per_token(config_, engine.draft_kv_dtype());
+    draft_ = engine.can_speculate() ? draft_step_bytes(*engine.draft_head(), engine.model()) : 0;
+    draft_ += tokens * draft_kv_bytes_per_token(config_, engine.draft_kv_dtype());
   }
 
   /// A plain step (depth 0), or a round of `depth` draft passes and one verify step.
   [[nodiscard]] uint64_t of(int64_t depth) const {
-    const uint64_t drafts = static_cast<uint64_t>(depth) * (report_.draft_step_bytes + draft_);
+    const uint64_t drafts = static_cast<uint64_t>(depth) * draft_;
     return drafts + report_.target_step_bytes + more_experts(depth + 1) + target_;
   }
 
@@ -129,6 +130,7 @@ int run_bench_decode(const Options& options) {
   engine_options.require_speculation =
       wanted.max_depth() > 0 && (options.has("speculative-tokens") || options.has("force-accept"));
   engine_options.override_drafts = !wanted.forced_accepts.empty();
+  engine_options.draft_precision = draft_precision_options(options);
   Engine engine(std::move(engine_options));
   if (!options.flag("quiet")) print_notes(engine);
   if (!engine.can_speculate()) wanted.depths.clear();
@@ -150,10 +152,12 @@ int run_bench_decode(const Options& options) {
                      .prompt_tokens = wanted.prompt_tokens,
                      .max_tokens = wanted.max_tokens,
                      .forced_accepts = wanted.forced_accepts,
+                     .draft = std::nullopt,
                      .read_bandwidth = std::nullopt,
                      .series = {}};
   if (device.kind == DeviceKind::kCpu) report.read_bandwidth = measure_read_bandwidth(static_cast<int>(device.num_compute_units));
   load_engine(engine, wanted.prompt_tokens, wanted.max_tokens + kMaxDepth + 1);
+  if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
   report.series = measure(engine, wanted);
   fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));
   return report.identical() ? kExitOk : kExitDifferent;

@@ -105,6 +105,7 @@ std::string to_json(const BenchReport& report) {
                   {"prefill_precision", report.prefill_precision},
                   {"kv_dtype", report.kv_dtype},
                   {"draft_kv_dtype", report.draft_kv_dtype},
+                  {"draft_precision", report.draft ? draft_json(*report.draft) : Json()},
                   {"prompt_tokens", report.prompt_tokens},
                   {"max_tokens", report.max_tokens},
                   {"repeat", report.series.front().runs.size()},
@@ -120,6 +121,7 @@ std::string to_table(const BenchReport& report) {
   std::string out =
       fmt::format("{} on {} ({}), {} threads, prefill {}, KV cache {}, of the drafter {}\n", report.model, report.device,
                   report.backend, report.num_threads, report.prefill_precision, report.kv_dtype, report.draft_kv_dtype);
+  if (report.draft) out += fmt::format("draft head: {}\n", stored_text(*report.draft));
   out += fmt::format("{} prompt tokens, {} generated, medians of {} runs", report.prompt_tokens, report.max_tokens,
                      report.series.front().runs.size());
   if (!report.forced_accepts.empty()) out += fmt::format(", accept counts forced to {}", fmt::join(report.forced_accepts, ","));

@@ -39,6 +39,13 @@ EngineOptions engine_options(const Options& options) {
   return engine;
 }
 
+DraftPrecision draft_precision_options(const Options& options) {
+  return {.linears = parse_option(options, "draft-precision", parse_draft_precision),
+          .fc = parse_option(options, "draft-fc", parse_draft_precision),
+          .experts = parse_option(options, "draft-experts", parse_draft_precision),
+          .lm_head = parse_option(options, "draft-lm-head", parse_draft_lm_head)};
+}
+
 void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens) {
   Progress progress("loading " + engine.model_name());
   engine.load(prompt_tokens, max_tokens, [&progress](uint64_t done, uint64_t total) { progress.update(done, total); });

@@ -1,12 +1,17 @@
 // The options that generate and bench decode share, turned into an engine.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "apps/foretoken/options.h"
+#include "core/error.h"
 #include "speculative/engine.h"
 
 namespace foretoken::cli {
 
-/// Model, device, precision and draft options. Throws UsageError.
+/// Model, device, precision and draft options, but for the formats of the head's weights. Throws UsageError.
 [[nodiscard]] EngineOptions engine_options(const Options& options);
 
 /// --kv-dtype or --draft-kv-dtype; nothing for auto. Throws UsageError.
@@ -14,6 +19,33 @@ namespace foretoken::cli {
 
 /// "f32", "bf16", "fp8".
 [[nodiscard]] std::string_view kv_dtype_name(DType dtype);
+
+/// --draft-precision, --draft-fc, --draft-experts and --draft-lm-head, one value each. Throws UsageError.
+[[nodiscard]] DraftPrecision draft_precision_options(const Options& options);
+
+/// What `parse` makes of each item of a comma-separated option. Throws UsageError that names the option where `parse` throws
+/// InvalidArgument.
+template <class Parse>
+[[nodiscard]] auto parse_list(const Options& options, std::string_view name, const Parse& parse) {
+  std::vector<decltype(parse(std::string_view()))> values;
+  for (const std::string& text : options.texts(name)) {
+    try {
+      values.push_back(parse(text));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidArgument) throw;
+      options.fail("option --" + std::string(name) + ": " + error.what());
+    }
+  }
+  return values;
+}
+
+/// The same of an option with one value.
+template <class Parse>
+[[nodiscard]] auto parse_option(const Options& options, std::string_view name, const Parse& parse) {
+  const auto values = parse_list(options, name, parse);
+  if (values.size() != 1) options.fail("option --" + std::string(name) + ": expected one value, got a list");
+  return values.front();
+}
 
 /// Loads with a progress line.
 void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens);

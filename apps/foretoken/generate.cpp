@@ -118,6 +118,7 @@ int run_generate(const Options& options) {
   engine_options.max_speculative_tokens = wanted.speculative_tokens;
   engine_options.require_speculation = wanted.speculative_tokens > 0 && (options.has("speculative-tokens") || wanted.compare);
   engine_options.self_check = wanted.self_check;
+  engine_options.draft_precision = draft_precision_options(options);
 
   const Clock::time_point begin = Clock::now();
   Engine engine(std::move(engine_options));
@@ -133,6 +134,7 @@ int run_generate(const Options& options) {
                           .load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
                           .speculative_tokens = engine.can_speculate() ? wanted.speculative_tokens : 0,
                           .self_checked = wanted.self_check};
+  if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
   TokenPrinter printer(engine.tokenizer());
   GenerationOptions generation;
   generation.max_tokens = wanted.max_tokens;

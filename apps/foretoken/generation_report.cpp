@@ -18,6 +18,7 @@ Json speculation_json(const GenerationReport& report) {
   const SpeculationStats& stats = report.result.speculation;
   return {{"enabled", report.speculative_tokens > 0},
           {"speculative_tokens", report.speculative_tokens},
+          {"draft_precision", report.draft ? draft_json(*report.draft) : Json()},
           {"rounds", stats.rounds()},
           {"drafted", stats.drafted},
           {"accepted", stats.accepted()},
@@ -32,6 +33,7 @@ std::string speculation_figures(const GenerationReport& report) {
   std::string out =
       fmt::format("speculation  K={}: {} rounds, {} drafted, {} accepted, {:.2f} tokens per round\n", report.speculative_tokens,
                   stats.rounds(), stats.drafted, stats.accepted(), stats.mean_tokens_per_round());
+  if (report.draft) out += fmt::format("draft head   {}\n", stored_text(*report.draft));
   if (stats.rounds() == 0) return out;
   out += "acceptance ";
   int64_t position = 0;

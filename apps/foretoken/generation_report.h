@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/foretoken/draft_report.h"
 #include "speculative/generator.h"
 
 namespace foretoken::cli {
@@ -24,8 +25,9 @@ struct GenerationReport {
   std::string draft_kv_dtype{};
   int64_t prompt_tokens = 0;
   double load_ms = 0.0;
-  std::optional<std::string> text{};  // nothing for models without a tokenizer
-  int64_t speculative_tokens = 0;     // 0: plain
+  std::optional<std::string> text{};   // nothing for models without a tokenizer
+  int64_t speculative_tokens = 0;      // 0: plain
+  std::optional<DraftReport> draft{};  // nothing without a draft head
   bool self_checked = false;
   GenerationResult result{};
   std::optional<PlainComparison> compare{};

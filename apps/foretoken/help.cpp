@@ -40,7 +40,9 @@ constexpr std::string_view kGenerateJson = R"(## JSON of generate
 ```
 {"model", "backend", "prompt_tokens", "output_token_ids": [], "text", "finish_reason": "stop" | "length",
  "timing_ms": {"load", "prefill", "decode", "draft", "verify", "host"}, "decode_tokens_per_second",
- "speculation": {"enabled", "speculative_tokens", "rounds", "drafted", "accepted", "accepted_per_round": [],
+ "speculation": {"enabled", "speculative_tokens",
+                 "draft_precision": {"requested", "requested_lm_head", "effective", "stored": {"fc", ...}},
+                 "rounds", "drafted", "accepted", "accepted_per_round": [],
                  "acceptance_by_position": [], "mean_tokens_per_round"},
  "compare": {"plain_tokens_per_second", "speedup", "identical"},
  "self_check": {"rows_checked", "rows_different", "first_difference"}}
@@ -48,7 +50,9 @@ constexpr std::string_view kGenerateJson = R"(## JSON of generate
 
 `output_token_ids` include the end token; `text` leaves special tokens out and is null for a model without a tokenizer. Decode time starts
 after the first token and is made of draft, verify and host time. `acceptance_by_position` holds, for j = 1, 2, ..., the share of
-rounds that accepted at least j drafts. `compare` and `self_check` are there when they were asked for.
+rounds that accepted at least j drafts. `draft_precision` is null without a draft head; `stored` has the format of each of its parts
+in memory, and `effective` is what engines that run an NVFP4 head with a dense feed-forward in BF16 call the request. `compare` and
+`self_check` are there when they were asked for.
 
 )";
 

@@ -22,6 +22,16 @@ constexpr OptionSpec kDraftHidden{"draft-hidden", "KIND", "post",
                                   "hidden state that the head is fed: post or pre the target's final norm"};
 constexpr OptionSpec kDraftChain{"draft-chain", "KIND", "post",
                                  "what chained draft passes are fed: post or pre the head's final norm"};
+constexpr OptionSpec kDraftPrecision{
+    "draft-precision", "P", "auto",
+    "format of the draft head's linear layers: auto, bf16, fp8 or nvfp4 (fp4); auto: as the checkpoint stores them"};
+constexpr OptionSpec kDraftFc{"draft-fc", "P", "auto", "format of the head's fc, which --draft-precision leaves alone"};
+constexpr OptionSpec kDraftExperts{"draft-experts", "P", "auto",
+                                   "format of the head's routed experts; auto: as --draft-precision says"};
+constexpr OptionSpec kDraftLmHead{
+    "draft-lm-head", "P", "auto",
+    "LM head that drafts are picked with: auto, checkpoint, bf16, fp8 or nvfp4; auto: an FP8 copy where the device is faster "
+    "with it. The target always uses the checkpoint's"};
 constexpr OptionSpec kJson{"json", "", "", "print one JSON object on stdout and nothing else"};
 
 const CommandSpec kGenerate{
@@ -50,6 +60,10 @@ const CommandSpec kGenerate{
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,
+        kDraftPrecision,
+        kDraftFc,
+        kDraftExperts,
+        kDraftLmHead,
         {"compare", "", "",
          "decode plainly too; report the speed-up (medians, when the text is short) and whether the ids are identical (exit "
          "status 3 when not)"},
@@ -135,6 +149,10 @@ const CommandSpec kBenchDecode{
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,
+        kDraftPrecision,
+        kDraftFc,
+        kDraftExperts,
+        kDraftLmHead,
         kJson,
         {"quiet", "", "", "no notes on stderr"},
     },
@@ -142,6 +160,39 @@ const CommandSpec kBenchDecode{
      {"foretoken bench decode --model synth:qwen3.5-0.8b --speculative-tokens 1,3 --max-tokens 64 --force-accept 3,0,1 --json",
       "A real shape with accept counts that a trained head might have"}},
     run_bench_decode};
+
+const CommandSpec kBenchAcceptance{
+    "bench acceptance",
+    "",
+    "Measure what precision of the draft head costs in acceptance",
+    "Decodes each prompt plainly and drafts 5 tokens at every token of the text that has 5 after it, with a head in each "
+    "combination of the listed formats. Prints the share of those starts at which the first 1, 2, ... 5 drafts all equal the "
+    "text, and how much lower it is than with the checkpoint's own formats, which come first. Lists that are not given leave "
+    "out formats that the device cannot use.",
+    {
+        kModel,
+        {"prompts", "F", "", "text file of messages, one per line, formatted as ChatML; - reads stdin (default: 16 questions)"},
+        {"token-ids-file", "F", "", "prompts as a JSON list of lists of token ids instead"},
+        {"max-tokens", "N", "64", "most tokens to generate after each prompt, at least 6"},
+        {"draft-precision", "LIST", "auto,fp8,nvfp4", "formats of the head's linear layers: auto, bf16, fp8, nvfp4"},
+        {"draft-lm-head", "LIST", "checkpoint,fp8,nvfp4", "LM heads of drafts: auto, checkpoint, bf16, fp8, nvfp4"},
+        kDraftFc,
+        kDraftExperts,
+        kBackend,
+        kThreads,
+        kPrefillPrecision,
+        kKvDtype,
+        kDraftKvDtype,
+        kPrefillChunk,
+        kDraftHidden,
+        kDraftChain,
+        kJson,
+        {"quiet", "", "", "no notes on stderr"},
+    },
+    {{"foretoken bench acceptance", "The bundled checkpoint"},
+     {"foretoken bench acceptance --model DIR --prompts questions.txt --draft-precision auto,nvfp4 --draft-lm-head fp8 --json",
+      "Own prompts, as JSON"}},
+    run_bench_acceptance};
 
 const CommandSpec kConformance{"conformance",
                                "",
@@ -164,7 +215,7 @@ const CommandSpec kConformance{"conformance",
 }  // namespace
 
 std::span<const CommandSpec> commands() {
-  static const std::array<CommandSpec, 6> all{kGenerate, kDevices, kInspect, kSynth, kBenchDecode, kConformance};
+  static const std::array<CommandSpec, 7> all{kGenerate, kDevices, kInspect, kSynth, kBenchDecode, kBenchAcceptance, kConformance};
   return all;
 }
 

@@ -42,6 +42,17 @@ std::optional<int64_t> parse_integer(std::string_view text) {
   return value;
 }
 
+/// At the commas; an empty text is one empty item.
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    items.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
 std::string range_text(int64_t min, int64_t max) {
   if (min == INT32_MIN) return "an integer";
   if (max == INT64_MAX || max == INT32_MAX) return "an integer of at least " + std::to_string(min);
@@ -110,21 +121,19 @@ int64_t Options::integer(std::string_view name, int64_t min, int64_t max) const 
 }
 
 std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64_t max) const {
-  const std::string value = required_text(name);
   std::vector<int64_t> numbers;
-  for (size_t begin = 0; begin <= value.size();) {
-    const size_t end = std::min(value.find(',', begin), value.size());
-    const std::string item = value.substr(begin, end - begin);
+  for (const std::string& item : split(required_text(name))) {
     const auto number = parse_integer(item);
     if (!number || *number < min || *number > max) {
       fail("option --" + std::string(name) + ": expected a list like 1,2,3, each item " + range_text(min, max) + ", got '" +
            item + "' as item " + std::to_string(numbers.size() + 1));
     }
     numbers.push_back(*number);
-    begin = end + 1;
   }
   return numbers;
 }
+
+std::vector<std::string> Options::texts(std::string_view name) const { return split(required_text(name)); }
 
 size_t Options::choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
   const std::string value = required_text(name);

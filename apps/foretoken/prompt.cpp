@@ -15,6 +15,23 @@ namespace {
 constexpr std::array<std::string_view, 4> kSources{"prompt", "chat", "prompt-file", "token-ids"};
 constexpr size_t kMaxFileBytes = size_t{1} << 30;  // what the tokenizer takes at once
 
+std::vector<int32_t> token_ids(const Options& options) {
+  const auto values = options.integers("token-ids", INT32_MIN, INT32_MAX);
+  return {values.begin(), values.end()};
+}
+
+std::vector<int32_t> encode(const Options& options, const Tokenizer& tokenizer) {
+  if (const auto chat = options.text("chat")) {
+    if (chat->empty()) return {};
+    const auto system = options.text("system");
+    return encode_chat(tokenizer, system ? std::optional<std::string_view>(*system) : std::nullopt, *chat);
+  }
+  const auto file = options.text("prompt-file");
+  return tokenizer.encode(file ? read_text(*file) : options.text("prompt").value_or(""), SpecialTokens::kParse);
+}
+
+}  // namespace
+
 std::string read_text(const std::string& path) {
   const auto fail = [&path](const std::string& what) {
     throw Error(ErrorCode::kInvalidArgument, {.what = what, .where = path == "-" ? "stdin" : path});
@@ -35,23 +52,6 @@ std::string read_text(const std::string& path) {
   if (std::ferror(file.get()) != 0) fail(std::string("cannot read the prompt file: ") + std::strerror(errno));
   return text;
 }
-
-std::vector<int32_t> token_ids(const Options& options) {
-  const auto values = options.integers("token-ids", INT32_MIN, INT32_MAX);
-  return {values.begin(), values.end()};
-}
-
-std::vector<int32_t> encode(const Options& options, const Tokenizer& tokenizer) {
-  if (const auto chat = options.text("chat")) {
-    if (chat->empty()) return {};
-    const auto system = options.text("system");
-    return encode_chat(tokenizer, system ? std::optional<std::string_view>(*system) : std::nullopt, *chat);
-  }
-  const auto file = options.text("prompt-file");
-  return tokenizer.encode(file ? read_text(*file) : options.text("prompt").value_or(""), SpecialTokens::kParse);
-}
-
-}  // namespace
 
 void check_prompt_options(const Options& options) {
   size_t given = 0;

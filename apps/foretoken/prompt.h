@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "apps/foretoken/options.h"
 #include "speculative/engine.h"
 
 namespace foretoken::cli {
+
+/// The whole of a file, or of stdin for "-". Throws InvalidArgument: it cannot be read, or is too long for a prompt.
+[[nodiscard]] std::string read_text(const std::string& path);
 
 /// Throws UsageError unless exactly one of the four is given, and for --system without --chat or malformed --token-ids.
 void check_prompt_options(const Options& options);

@@ -36,11 +36,12 @@ Words keys_of(const json& object) {
 
 TEST(Generate, JsonHasExactlyTheDocumentedMembers) {
   const json result = generate_json({"--prompt", kPrompt});
-  EXPECT_THAT(keys_of(result), ElementsAre("backend", "decode_tokens_per_second", "finish_reason", "model", "output_token_ids",
-                                           "prompt_tokens", "speculation", "text", "timing_ms"));
+  EXPECT_THAT(keys_of(result), ElementsAre("backend", "decode_tokens_per_second", "draft_kv_dtype", "finish_reason", "kv_dtype",
+                                           "model", "output_token_ids", "prompt_tokens", "speculation", "text", "timing_ms"));
   EXPECT_THAT(keys_of(result["timing_ms"]), ElementsAre("decode", "draft", "host", "load", "prefill", "verify"));
-  EXPECT_THAT(keys_of(result["speculation"]), ElementsAre("acceptance_by_position", "accepted", "accepted_per_round", "drafted",
-                                                          "enabled", "mean_tokens_per_round", "rounds", "speculative_tokens"));
+  EXPECT_THAT(keys_of(result["speculation"]),
+              ElementsAre("acceptance_by_position", "accepted", "accepted_per_round", "draft_precision", "drafted", "enabled",
+                          "mean_tokens_per_round", "rounds", "speculative_tokens"));
   EXPECT_EQ(result["model"], bundled("tiny-dense").string());
   EXPECT_EQ(result["backend"], "cpu");
   EXPECT_EQ(result["finish_reason"], "stop");
@@ -76,8 +77,9 @@ TEST(Generate, CountsAgreeWithTheReferenceOnBothCheckpoints) {
     for (const size_t index : {0U, 1U, 24U}) {
       SCOPED_TRACE(model + ", prompt " + std::to_string(index));
       const json& prompt = golden["prompts"][index];
-      const json result = generate_json({"--model", bundled(model).string(), "--prompt", prompt["text"].get<std::string>(),
-                                         "--max-tokens", "64", "--prefill-precision", "f32", "--kv-dtype", "f32"});
+      const json result =
+          generate_json({"--model", bundled(model).string(), "--prompt", prompt["text"].get<std::string>(), "--max-tokens", "64",
+                         "--prefill-precision", "f32", "--kv-dtype", "f32", "--draft-lm-head", "checkpoint"});
       EXPECT_EQ(result["prompt_tokens"], prompt["prompt_tokens"]);
       EXPECT_EQ(result["output_token_ids"].size(), prompt["new_tokens"].get<size_t>());
       EXPECT_EQ(result["speculation"]["accepted_per_round"], prompt["accepted_per_round"]["3"]);
@@ -87,7 +89,7 @@ TEST(Generate, CountsAgreeWithTheReferenceOnBothCheckpoints) {
 
 TEST(Generate, StreamedTextIsTheTextOfTheJson) {
   const json result = generate_json({"--prompt", kPrompt});
-  const ToolRun streamed = run_tool({"generate", "--prompt", kPrompt});
+  const ToolRun streamed = run_tool({"generate", "--prompt", kPrompt, "--draft-lm-head", "checkpoint"});
   EXPECT_EQ(streamed.status, 0);
   EXPECT_EQ(streamed.out, result["text"].get<std::string>() + "\n");
   EXPECT_THAT(streamed.out, Not(HasSubstr("<|im_end|>")));
@@ -96,6 +98,34 @@ TEST(Generate, StreamedTextIsTheTextOfTheJson) {
     EXPECT_THAT(streamed.err, HasSubstr(figure));
   }
   EXPECT_THAT(run_tool({"generate", "--prompt", kPrompt, "--quiet"}).err, IsEmpty());
+}
+
+TEST(Generate, PrecisionOfTheHeadIsReportedAndChangesNoText) {
+  const json plain = generate_json({"--prompt", kPrompt, "--draft-lm-head", "checkpoint"});
+  const json& as_stored = plain["speculation"]["draft_precision"];
+  EXPECT_EQ(as_stored["requested"], "auto");
+  EXPECT_EQ(as_stored["effective"], "bf16");
+  EXPECT_EQ(as_stored["stored"], json({{"fc", "bf16"}, {"self_attn", "bf16"}, {"mlp", "bf16"}, {"lm_head", "bf16"}}));
+  const json narrow =
+      generate_json({"--prompt", kPrompt, "--draft-precision", "FP4", "--draft-fc", "fp8", "--draft-lm-head", "Fp8"});
+  const json& converted = narrow["speculation"]["draft_precision"];
+  EXPECT_EQ(converted["requested"], "nvfp4");
+  EXPECT_EQ(converted["requested_lm_head"], "fp8");
+  EXPECT_EQ(converted["effective"], "bf16");
+  EXPECT_EQ(converted["stored"], json({{"fc", "fp8-block"}, {"self_attn", "nvfp4"}, {"mlp", "nvfp4"}, {"lm_head", "fp8-block"}}));
+  EXPECT_EQ(narrow["output_token_ids"], plain["output_token_ids"]);
+  EXPECT_TRUE(generate_json({"--prompt", kPrompt, "--speculative-tokens", "0"})["speculation"]["draft_precision"].is_null());
+}
+
+TEST(Generate, WrongPrecisionsOfTheHeadListTheRightOnes) {
+  for (const char* option : {"--draft-precision", "--draft-fc", "--draft-experts", "--draft-lm-head"}) {
+    for (const char* value : {"int4", "", "bf16,fp8"}) {
+      const ToolRun run = run_tool({"generate", "--prompt", kPrompt, std::string(option) + "=" + value});
+      EXPECT_EQ(run.status, 2) << option << " " << value;
+      EXPECT_THAT(run.err, HasSubstr(option));
+    }
+    EXPECT_THAT(run_tool({"generate", "--prompt", kPrompt, option, "int4"}).err, HasSubstr("bf16, fp8, nvfp4"));
+  }
 }
 
 TEST(Generate, EveryWayToGiveAPromptGivesTheSameText) {

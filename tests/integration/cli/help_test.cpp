@@ -23,12 +23,14 @@ const std::vector<Command>& commands() {
       {{"generate"},
        {"--model", "--prompt", "--chat", "--prompt-file", "--token-ids", "--max-tokens", "--speculative-tokens", "--backend",
         "--threads", "--prefill-precision", "--kv-dtype", "--compare", "--json", "--quiet", "--system", "--self-check",
-        "--draft-hidden", "--draft-chain", "--prefill-chunk"}},
+        "--draft-hidden", "--draft-chain", "--draft-precision", "--draft-fc", "--draft-experts", "--draft-lm-head",
+        "--prefill-chunk"}},
       {{"devices"}, {"--json"}},
       {{"inspect"}, {"--json"}},
       {{"synth"}, {"--like", "--layers", "--output", "--seed"}},
       {{"bench", "decode"},
        {"--model", "--speculative-tokens", "--prompt-tokens", "--max-tokens", "--repeat", "--json", "--force-accept"}},
+      {{"bench", "acceptance"}, {"--model", "--prompts", "--token-ids-file", "--draft-precision", "--draft-lm-head", "--json"}},
       {{"conformance"}, {"--backend", "--op", "--json"}}};
   return list;
 }

@@ -130,6 +130,56 @@ TEST(BenchDecode, ForcesAcceptCounts) {
   EXPECT_TRUE(series["identical"].get<bool>());
 }
 
+TEST(BenchAcceptance, ComparesCombinationsWithTheCheckpoint) {
+  const TemporaryFolder folder;
+  const std::string prompts = (folder.path() / "prompts.txt").string();
+  write_file(prompts, "What is a garbage collector?\n\nWhat is a violin?\n");
+  const Words words{"bench", "acceptance",        "--prompts", prompts,           "--max-tokens",
+                    "24",    "--draft-precision", "auto,fp8",  "--draft-lm-head", "checkpoint,fp8"};
+  Words as_json = words;
+  as_json.insert(as_json.end(), {"--json", "--quiet"});
+  const ToolRun run = run_well(as_json);
+  EXPECT_THAT(run.err, IsEmpty());
+  const json report = run.json();
+  EXPECT_EQ(report["prompts"], 2);
+  EXPECT_GT(report["starts"].get<int>(), 0);
+  EXPECT_EQ(report["starts"].get<int>(), report["tokens"].get<int>() - 2 * 5);
+  ASSERT_EQ(report["combinations"].size(), 4U);
+  const json& checkpoint = report["combinations"][0];
+  EXPECT_EQ(checkpoint["draft_precision"]["requested_lm_head"], "checkpoint");
+  EXPECT_EQ(checkpoint["loss"], json({0.0, 0.0, 0.0, 0.0, 0.0}));
+  for (const json& combination : report["combinations"]) {
+    for (size_t j = 0; j < 5; ++j) {
+      const double share = combination["prefix_acceptance"][j].get<double>();
+      EXPECT_NEAR(combination["loss"][j].get<double>(), checkpoint["prefix_acceptance"][j].get<double>() - share, 1e-12);
+      EXPECT_LE(share, j == 0 ? 1.0 : combination["prefix_acceptance"][j - 1].get<double>());
+    }
+  }
+  const json& narrow = report["combinations"][3];
+  EXPECT_EQ(narrow["draft_precision"]["stored"]["lm_head"], "fp8-block");
+  EXPECT_LT(narrow["draft_step_bytes"].get<uint64_t>(), checkpoint["draft_step_bytes"].get<uint64_t>());
+  EXPECT_THAT(run_well(words).out, HasSubstr("checkpoint"));
+}
+
+TEST(BenchAcceptance, TakesTokenIdsAndRefusesWhatIsNone) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "ids.json").string();
+  write_file(file, "[[1, 2, 3], [4]]");
+  const Words words{"bench", "acceptance",      "--token-ids-file", file,    "--max-tokens", "8", "--draft-precision",
+                    "auto",  "--draft-lm-head", "checkpoint",       "--json"};
+  const json report = run_well(words).json();
+  EXPECT_EQ(report["prompts"], 2);
+  EXPECT_EQ(report["combinations"].size(), 1U);
+  for (const char* broken : {"[[1, 2", "[1, 2]", "{}", "[[4096]]", "[[-1]]", "[[]]", "[]"}) {
+    write_file(file, broken);
+    const ToolRun run = run_tool(words);
+    EXPECT_EQ(run.status, 1) << broken;
+    EXPECT_THAT(run.err, HasSubstr("invalid argument")) << broken;
+  }
+  EXPECT_EQ(run_tool({"bench", "acceptance", "--prompts", file, "--token-ids-file", file}).status, 2);
+  EXPECT_EQ(run_tool({"bench", "acceptance", "--draft-precision", "auto,int4"}).status, 2);
+}
+
 TEST(Conformance, RunsOneOperatorAndSaysHowItWent) {
   const json report = run_well({"conformance", "--op", "rms_norm", "--every", "5", "--json"}).json();
   EXPECT_TRUE(report["passed"].get<bool>());
