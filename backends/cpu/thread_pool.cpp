@@ -13,7 +13,8 @@ namespace {
 constexpr int kBarrierSpins = 1000;
 constexpr int kIdleSpins = 3000;
 constexpr int kSpinsWithoutCores = 8;
-// Waits that are worth a look at why they took so long. Other processes take a core for at least about two of these.
+// A thread that has waited this long in one barrier sleeps: waking it takes long, above all where processors are virtual. A
+// worker that has waited this long in several makes all look at why.
 constexpr std::chrono::milliseconds kLongWait{1};
 // A thread that loses its core more often than once in this time shares it.
 constexpr std::chrono::milliseconds kPreemptionPeriod{10};
@@ -120,28 +121,40 @@ void ThreadPool::barrier(int worker) {
     // As in begin_region.
     next.store(count, std::memory_order_seq_cst);
     if (num_stuck_.value.load(std::memory_order_seq_cst) > 0) next.notify_one();
-    wait_signal(self.signals[round].value, count);
+    wait_signal(self, self.signals[round].value, count);
   }
 }
 
-void ThreadPool::wait_signal(const std::atomic<uint32_t>& signal, uint32_t count) {
-  const auto is_due = [count](uint32_t value) { return static_cast<int32_t>(value - count) < 0; };
+void ThreadPool::wait_signal(Worker& self, const std::atomic<uint32_t>& signal, uint32_t count) {
+  const auto has_come = [&] { return static_cast<int32_t>(signal.load(std::memory_order_acquire) - count) >= 0; };
   for (int spin = 0; spin < barrier_spins_; ++spin) {
-    if (!is_due(signal.load(std::memory_order_acquire))) return;
+    if (has_come()) return;
     _mm_pause();
   }
-  // Waking a thread that sleeps takes long where processors are virtual, so short waits do without.
   const Clock::time_point start = Clock::now();
-  do {
+  Clock::duration waited{};
+  while (!has_come() && waited < kLongWait) {
     std::this_thread::yield();
-    if (!is_due(signal.load(std::memory_order_acquire))) return;
-  } while (Clock::now() - start < kLongWait);
+    waited = Clock::now() - start;
+  }
+  if (!has_come()) {
+    sleep_until(signal, count);
+    waited = Clock::now() - start;
+  }
+  self.waited += waited;
+  if (self.waited < kLongWait) return;
+  self.waited = {};
+  waited_long_.value.store(1, std::memory_order_relaxed);
+}
+
+void ThreadPool::sleep_until(const std::atomic<uint32_t>& signal, uint32_t count) {
   num_stuck_.value.fetch_add(1, std::memory_order_seq_cst);
-  for (uint32_t value = signal.load(std::memory_order_seq_cst); is_due(value); value = signal.load(std::memory_order_seq_cst)) {
+  for (;;) {
+    const uint32_t value = signal.load(std::memory_order_seq_cst);
+    if (static_cast<int32_t>(value - count) >= 0) break;
     signal.wait(value, std::memory_order_seq_cst);
   }
   num_stuck_.value.fetch_sub(1, std::memory_order_relaxed);
-  waited_long_.value.store(1, std::memory_order_relaxed);
 }
 
 void ThreadPool::look_for_preemptions(Worker& self) {

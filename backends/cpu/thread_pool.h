@@ -13,10 +13,10 @@
 
 namespace foretoken::cpu {
 
-/// Workers spin for a while, in barriers and after each region, and then sleep. Threads are not pinned.
+/// Workers spin for a while, in barriers and after each region, and then yield or sleep. Threads are not pinned.
 ///
 /// A region waits for its slowest worker, and a worker whose core is busy with other processes is slow by whole time slices. So
-/// when a region waited long and the system kept taking cores away from its workers, the next ones have half as many, down to
+/// when regions waited long and the system kept taking cores away from their workers, the next ones have half as many, down to
 /// one. After some milliseconds all are tried again, less often each time that fails.
 class ThreadPool {
  public:
@@ -64,6 +64,7 @@ class ThreadPool {
     int num_workers = 1;          // of the region that it has a part in
     int64_t num_preemptions = 0;  // of its thread, when it last looked
     Clock::time_point last_look;
+    Clock::duration waited{};  // in barriers, beyond spinning
     std::array<Flag, kMaxRounds> signals;
   };
   using Call = void (*)(void* context, int worker, int num_workers);
@@ -76,7 +77,8 @@ class ThreadPool {
   uint32_t wait_region(int worker, uint32_t seen);
   void worker_main(int worker);
   void take_part(int worker, int num_workers);
-  void wait_signal(const std::atomic<uint32_t>& signal, uint32_t count);
+  void wait_signal(Worker& self, const std::atomic<uint32_t>& signal, uint32_t count);
+  void sleep_until(const std::atomic<uint32_t>& signal, uint32_t count);
   void look_for_preemptions(Worker& self);
   int choose_num_workers();
   void starve();
