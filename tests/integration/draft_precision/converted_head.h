@@ -1,0 +1,32 @@
+// A head in other formats beside a test model's own, with its proposer.
+#pragma once
+
+#include <memory>
+
+#include "speculative/draft_precision.h"
+#include "test_model.h"
+
+namespace foretoken::test {
+
+class ConvertedHead {
+ public:
+  ConvertedHead(TestModel& model, const DraftFormats& formats, const TestModelOptions& options = {})
+      : head_(make_draft_head(model.backend(), model.stream(), model.loaded(), formats)),
+        proposer_(model.backend(), model.config(), head_.weights, model.loaded().target.embed_tokens, head_.lm_head,
+                  {.max_seq_len = options.max_seq_len,
+                   .max_drafts = options.max_drafts,
+                   .max_append_rows = options.max_append_rows,
+                   .cache_dtype = options.cache_dtype}) {}
+
+  [[nodiscard]] const DraftHead& head() const { return head_; }
+  [[nodiscard]] MtpProposer& proposer() { return proposer_; }
+
+ private:
+  DraftHead head_;
+  MtpProposer proposer_;
+};
+
+/// The head's linears and its LM head in one format.
+inline DraftFormats all_in(WeightFormat format) { return {.linears = format, .experts = format, .lm_head = format}; }
+
+}  // namespace foretoken::test
