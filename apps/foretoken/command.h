@@ -40,6 +40,7 @@ int run_generate(const Options& options);
 int run_devices(const Options& options);
 int run_inspect(const Options& options);
 int run_synth(const Options& options);
+int run_quantize(const Options& options);
 int run_bench_decode(const Options& options);
 int run_bench_acceptance(const Options& options);
 int run_conformance_command(const Options& options);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <utility>
 
@@ -16,6 +17,10 @@ constexpr std::chrono::milliseconds kFirstLine{1000};
 constexpr std::chrono::milliseconds kRefresh{100};
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
+volatile std::sig_atomic_t interrupted = 0;
+
+void note_interrupt(int) { interrupted = 1; }
+
 }  // namespace
 
 void print_message(std::string_view kind, std::string_view message) {
@@ -24,6 +29,16 @@ void print_message(std::string_view kind, std::string_view message) {
     if (static_cast<unsigned char>(line[i]) < 0x20 && line[i] != '\n') line[i] = '?';
   }
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void note_interrupts() {
+  std::signal(SIGINT, note_interrupt);
+  std::signal(SIGTERM, note_interrupt);
+}
+
+void stop_if_interrupted(std::string_view output) {
+  if (interrupted == 0) return;
+  throw Error(ErrorCode::kInvalidState, fmt::format("interrupted; what was written of {} is removed", output));
 }
 
 void finish_stdout() {

@@ -14,6 +14,11 @@ void print_message(std::string_view kind, std::string_view message);
 /// Flushes stdout. Throws DeviceError when it could not take what was written (a full disk).
 void finish_stdout();
 
+/// From here on SIGINT and SIGTERM are noted instead of ending the process.
+void note_interrupts();
+/// Throws InvalidState that says that `output` is taken back, once such a signal came.
+void stop_if_interrupted(std::string_view output);
+
 /// A line on stderr that tells how far a long operation is: only on a terminal, only after a second, gone when destroyed.
 class Progress {
  public:

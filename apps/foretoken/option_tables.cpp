@@ -125,6 +125,27 @@ const CommandSpec kSynth{
      {"foretoken synth --like qwen3.5-35b-a3b --layers 4 --output /data/cut", "The first four"}},
     run_synth};
 
+const CommandSpec kQuantize{
+    "quantize",
+    "",
+    "Write a checkpoint in FP8 or NVFP4 from a plain one",
+    "Quantises the linear layers of the parts in --scope on the device; norms, convolutions, small projections, routers, "
+    "mtp.fc and embeddings stay as they are, and so do the tokenizer and other small files. Tensors are named as in official "
+    "releases, routed experts one by one. With lm-head in the scope of a model that ties it to the embedding, a quantised copy "
+    "becomes its LM head and config.json says so. On failure nothing is left behind.",
+    {
+        {"model", "DIR", "", "checkpoint folder with weights in F32 or BF16"},
+        {"output", "DIR", "", "folder to write; must not exist or be empty"},
+        {"format", "F", "", "fp8-block (a scale per 128x128), fp8-row (a scale per row) or nvfp4"},
+        {"scope", "LIST", "target,mtp", "parts to quantise: target, mtp, lm-head"},
+        {"scale-dtype", "T", "f32", "dtype of the scales of fp8-block: f32 or bf16"},
+        kBackend,
+        kThreads,
+    },
+    {{"foretoken quantize --model DIR --output DIR-FP8 --format fp8-block", "Like official FP8 releases"},
+     {"foretoken quantize --model DIR --output DIR-NVFP4 --format nvfp4 --scope target,mtp,lm-head", "As small as it gets"}},
+    run_quantize};
+
 const CommandSpec kBenchDecode{
     "bench decode",
     "",
@@ -215,7 +236,8 @@ const CommandSpec kConformance{"conformance",
 }  // namespace
 
 std::span<const CommandSpec> commands() {
-  static const std::array<CommandSpec, 7> all{kGenerate, kDevices, kInspect, kSynth, kBenchDecode, kBenchAcceptance, kConformance};
+  static const std::array<CommandSpec, 8> all{kGenerate, kDevices,     kInspect,         kSynth,
+                                              kQuantize, kBenchDecode, kBenchAcceptance, kConformance};
   return all;
 }
 

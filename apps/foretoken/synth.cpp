@@ -3,21 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
-
 #include "apps/foretoken/console.h"
 #include "apps/foretoken/exit_status.h"
 #include "apps/foretoken/options.h"
-#include "core/error.h"
 
 namespace foretoken::cli {
-namespace {
-
-volatile std::sig_atomic_t interrupted = 0;
-
-void note_interrupt(int) { interrupted = 1; }
-
-}  // namespace
 
 int run_synth(const Options& options) {
   SynthSpec spec = parse_synth_spec(options.required_text("like"));
@@ -26,12 +16,11 @@ int run_synth(const Options& options) {
   const std::string output = options.required_text("output");
   const SynthSource source(spec);
 
-  std::signal(SIGINT, note_interrupt);
-  std::signal(SIGTERM, note_interrupt);
+  note_interrupts();
   Progress progress("writing " + output);
   uint64_t bytes = 0;
   const auto on_bytes = [&](uint64_t done, uint64_t total) {
-    if (interrupted != 0) throw Error(ErrorCode::kInvalidState, "interrupted; what was written of " + output + " is removed");
+    stop_if_interrupted(output);
     bytes = total;
     progress.update(done, total);
   };

@@ -28,6 +28,7 @@ const std::vector<Command>& commands() {
       {{"devices"}, {"--json"}},
       {{"inspect"}, {"--json"}},
       {{"synth"}, {"--like", "--layers", "--output", "--seed"}},
+      {{"quantize"}, {"--model", "--output", "--format", "--scope", "--scale-dtype"}},
       {{"bench", "decode"},
        {"--model", "--speculative-tokens", "--prompt-tokens", "--max-tokens", "--repeat", "--json", "--force-accept"}},
       {{"bench", "acceptance"}, {"--model", "--prompts", "--token-ids-file", "--draft-precision", "--draft-lm-head", "--json"}},
