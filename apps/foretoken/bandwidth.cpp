@@ -8,6 +8,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -122,6 +125,27 @@ double measure_read_bandwidth(int num_threads) {
     best_seconds = std::min(best_seconds, std::chrono::duration<double>(Clock::now() - from).count());
   }
   return static_cast<double>(part * count) / best_seconds;
+}
+
+uint64_t last_level_cache_bytes() {
+  // What sysconf says counts every cache of the package, also those that a virtual machine has no part in.
+  const std::filesystem::path cpus = "/sys/devices/system/cpu";
+  std::map<std::string, uint64_t> caches;  // by the cores that share one
+  for (unsigned cpu = 0; cpu < std::thread::hardware_concurrency(); ++cpu) {
+    for (int index = 4; index >= 0; --index) {  // the last that is there
+      const auto folder = cpus / ("cpu" + std::to_string(cpu)) / "cache" / ("index" + std::to_string(index));
+      std::ifstream size_file(folder / "size");
+      uint64_t kibibytes = 0;
+      if (!(size_file >> kibibytes)) continue;
+      std::string cores;
+      std::ifstream(folder / "shared_cpu_list") >> cores;
+      caches[cores] = kibibytes << 10;
+      break;
+    }
+  }
+  uint64_t bytes = 0;
+  for (const auto& [cores, size] : caches) bytes += size;
+  return bytes == 0 ? uint64_t{64} << 20 : bytes;
 }
 
 }  // namespace foretoken::cli

@@ -215,6 +215,31 @@ const CommandSpec kBenchAcceptance{
       "Own prompts, as JSON"}},
     run_bench_acceptance};
 
+const CommandSpec kBenchKernels{
+    "bench kernels",
+    "",
+    "Measure the operators that read weights, in each weight format",
+    "Random weights, as many copies as the caches cannot hold (on the CPU four times the last-level cache), and one recorded "
+    "Program that walks through them. Prints the time of a call (median, p10, p90), the bytes per second of weights and "
+    "scales, their share of the memory bandwidth, which the tool measures itself with as many threads, and the rows per "
+    "second relative to BF16. moe is both projections of the routed experts, over as many experts as the rows can hit.",
+    {
+        {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure"},
+        {"format", "LIST", "", "of f32, bf16, fp8-row, fp8-block and nvfp4; without it, all that the device stores"},
+        {"rows", "LIST", "1,4,8", "rows of a call, each 1 to 512"},
+        {"shape", "LIST", "",
+         "weights to measure, rows x columns, like 17408x5120; for moe, experts of that size (64, 8 per row). Without it, "
+         "some of released models"},
+        {"like", "NAME", "", "the weights of this model instead, for example qwen3.5-0.8b; a wrong name lists all"},
+        {"repeat", "R", "15", "passes over the weights, 1 to 1000"},
+        kBackend,
+        kThreads,
+        kJson,
+    },
+    {{"foretoken bench kernels --op linear --format bf16,nvfp4", "Two formats of a matrix"},
+     {"foretoken bench kernels --like qwen3.5-35b-a3b --rows 1 --json", "The weights of a model, as JSON"}},
+    run_bench_kernels};
+
 const CommandSpec kConformance{"conformance",
                                "",
                                "Hold a backend's operators to the float64 reference",
@@ -236,8 +261,8 @@ const CommandSpec kConformance{"conformance",
 }  // namespace
 
 std::span<const CommandSpec> commands() {
-  static const std::array<CommandSpec, 8> all{kGenerate, kDevices,     kInspect,         kSynth,
-                                              kQuantize, kBenchDecode, kBenchAcceptance, kConformance};
+  static const std::array<CommandSpec, 9> all{kGenerate,    kDevices,         kInspect,      kSynth,      kQuantize,
+                                              kBenchDecode, kBenchAcceptance, kBenchKernels, kConformance};
   return all;
 }
 
