@@ -35,6 +35,9 @@ FORETOKEN_SIMD_INLINE __m256i e4m3_to_fp16(__m128i codes) {
 
 #if defined(__AVX512F__)
 
+FORETOKEN_SIMD_INLINE F32x16 load_e4m3(const uint8_t* p) {
+  return {_mm512_cvtph_ps(e4m3_to_fp16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 FORETOKEN_SIMD_INLINE F32x16 load_partial_e4m3(const uint8_t* p, size_t count) {
   const auto mask = static_cast<__mmask16>((1U << count) - 1U);
   return {_mm512_cvtph_ps(e4m3_to_fp16(_mm_maskz_loadu_epi8(mask, p)))};

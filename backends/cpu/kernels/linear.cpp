@@ -13,31 +13,6 @@ static_assert(kArgmaxTileColumns <= kMaxTileColumns);
 
 constexpr float kNegativeInfinity = -__builtin_inff();
 
-/// Rows of x in the order in which a weight format takes them, where they fit: copied once for all column tiles of the same rows.
-template <class Rows>
-class ArrangedRows {
- public:
-  /// Whether `rows` rows were copied (again only when they are others than before).
-  FORETOKEN_SIMD_INLINE bool arrange_rows(const float* x, size_t x_stride, size_t rows, size_t in_features) {
-    constexpr size_t kBlock = Rows::Row::kBlock;
-    stride_ = (in_features + kBlock - 1) / kBlock * kBlock;
-    if (rows * stride_ > kFloats) return false;
-    if (x == source_) return true;
-    source_ = x;
-    for (size_t r = 0; r < rows; ++r) {
-      arrange<typename Rows::Pieces, kBlock>(x + r * x_stride, in_features, floats_ + r * stride_);
-    }
-    return true;
-  }
-  FORETOKEN_SIMD_INLINE const float* row(size_t r) const { return floats_ + r * stride_; }
-
- private:
-  static constexpr size_t kFloats = 8192;  // half of a first-level cache
-  const float* source_ = nullptr;
-  size_t stride_ = 0;
-  alignas(64) float floats_[kFloats];
-};
-
 /// Calls block(pieces of x, first row, rows, x of those rows, first column, columns) for each row group of each item's tile.
 template <class Rows, class Params, class Block>
 FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t end, Block block) {
@@ -48,15 +23,16 @@ FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t e
     const size_t row = item / column_tiles * p.row_tile;
     const size_t columns = smaller(p.column_tile, p.out_features - column);
     const size_t tile_rows = smaller(p.row_tile, p.num_rows - row);
-    const float* tile_x = pointer<const float>(p.x) + row * p.x_stride;
-    const bool is_arranged = arranged.arrange_rows(tile_x, p.x_stride, tile_rows, p.in_features);
+    const float* tile_x[kMaxRowTile];
+    for (size_t r = 0; r < tile_rows; ++r) tile_x[r] = pointer<const float>(p.x) + (row + r) * p.x_stride;
+    const bool is_arranged = arranged.arrange_rows(tile_x, tile_rows, p.in_features);
     for_row_groups(tile_rows, [&](size_t first, size_t rows) {
-      const float* x[kMaxTileRows];
-      for (size_t r = 0; r < rows; ++r) x[r] = is_arranged ? arranged.row(first + r) : tile_x + (first + r) * p.x_stride;
       if (is_arranged) {
+        const float* x[kMaxTileRows];
+        for (size_t r = 0; r < rows; ++r) x[r] = arranged.row(first + r);
         block(ArrangedPieces(), row + first, rows, x, column, columns);
       } else {
-        block(typename Rows::Pieces(), row + first, rows, x, column, columns);
+        block(typename Rows::Pieces(), row + first, rows, tile_x + first, column, columns);
       }
     });
   }

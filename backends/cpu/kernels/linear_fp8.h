@@ -45,10 +45,10 @@ class Fp8Matrix {
   Fp8Matrix(const WeightParams& weight, size_t in_features, size_t scales_per_row, size_t matrix)
       : codes_(pointer<const uint8_t>(weight.codes) + matrix * weight.rows * in_features),
         in_features_(in_features),
-        rows_per_scale_(weight.rows_per_scale),
+        log2_rows_per_scale_(static_cast<size_t>(__builtin_ctz(weight.rows_per_scale))),
         scale_bytes_(scales_per_row * (weight.scale_is_bf16 != 0 ? sizeof(uint16_t) : sizeof(float))),
         scale_is_bf16_(weight.scale_is_bf16 != 0) {
-    const size_t scale_rows = (weight.rows + rows_per_scale_ - 1) / rows_per_scale_;
+    const size_t scale_rows = ((size_t{weight.rows} - 1) >> log2_rows_per_scale_) + 1;
     scales_ = pointer<const char>(weight.scale) + matrix * scale_rows * scale_bytes_;
   }
   /// Scales are few; nobody prefetches them.
@@ -59,16 +59,14 @@ class Fp8Matrix {
  protected:
   FORETOKEN_SIMD_INLINE Fp8Codes codes(size_t n) const { return {codes_ + n * in_features_}; }
   /// The scales of row n.
-  FORETOKEN_SIMD_INLINE const char* scales(size_t n) const {
-    return scales_ + static_cast<uint32_t>(n) / rows_per_scale_ * scale_bytes_;
-  }
+  FORETOKEN_SIMD_INLINE const char* scales(size_t n) const { return scales_ + (n >> log2_rows_per_scale_) * scale_bytes_; }
   FORETOKEN_SIMD_INLINE bool scale_is_bf16() const { return scale_is_bf16_; }
 
  private:
   const uint8_t* codes_;
   const char* scales_;
   size_t in_features_;
-  uint32_t rows_per_scale_;
+  size_t log2_rows_per_scale_;
   size_t scale_bytes_;
   bool scale_is_bf16_;
 };
@@ -99,11 +97,16 @@ class Fp8BlockRows : public Fp8Matrix {
     static constexpr bool kHasBlockScales = true;
     static constexpr bool kHasRowScale = true;
     static constexpr float row_scale = kE4M3Unit;
+    static constexpr size_t kSpan = kBlock;
     const char* scales;
     bool scale_is_bf16;
     template <bool kFull>
-    FORETOKEN_SIMD_INLINE F32x16 block_scale(size_t k, size_t) const {
+    FORETOKEN_SIMD_INLINE F32x16 block_scales(size_t k, size_t) const {
       return F32x16::broadcast(scale_at(scales, k / kBlock, scale_is_bf16));
+    }
+    template <size_t kIndex>
+    static FORETOKEN_SIMD_INLINE F32x16 span_scale(F32x16 scales) {
+      return scales;
     }
   };
 

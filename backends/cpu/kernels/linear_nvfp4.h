@@ -13,10 +13,11 @@ inline constexpr size_t kGroup = 16;
 
 #if defined(__AVX512F__)
 
-/// A block is 128 columns, sixteen 32-bit words of eight codes. Piece j has code j of every word: one shift and one look-up, and
-/// the eight scales of the block serve all its pieces.
+/// A span is 128 columns, sixteen 32-bit words of eight codes. Piece j has code j of every word: one shift and one look-up, and
+/// the eight scales of the span serve all its pieces. A block is two spans, so that sixteen scales are decoded at once.
 struct Nvfp4Row {
-  static constexpr size_t kBlock = 128;
+  static constexpr size_t kBlock = 256;
+  static constexpr size_t kSpan = 128;
   static constexpr size_t kBlockBytes = kBlock / 2;
   static constexpr size_t kBlockScaleBytes = kBlock / kGroup;
   static constexpr bool kHasBlockScales = true;
@@ -27,23 +28,25 @@ struct Nvfp4Row {
   const uint8_t* scales;
   float row_scale;
 
-  FORETOKEN_SIMD_INLINE Nvfp4Row skip(size_t k) const { return {codes + k / 2, scales + k / kGroup, row_scale}; }
   template <size_t kPiece>
   FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const {
-    return decode<kPiece>(_mm512_loadu_si512(codes + k / 2));
+    return decode<kPiece % 8>(_mm512_loadu_si512(codes + k / 2 + kPiece / 8 * 64));
   }
   template <size_t kPiece>
   FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
-    return decode<kPiece>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1U << count / 8) - 1U), codes + k / 2));
+    const size_t first = smaller(kPiece / 8 * kSpan, count);
+    const size_t words = smaller(kSpan, count - first) / 8;
+    return decode<kPiece % 8>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1U << words) - 1U), codes + (k + first) / 2));
   }
   template <bool kFull>
-  FORETOKEN_SIMD_INLINE F32x16 block_scale(size_t k, size_t count) const {
-    const uint8_t* p = scales + k / kGroup;
-    const __m128i bytes = kFull ? _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))
-                                : _mm_maskz_loadu_epi8(static_cast<__mmask16>((1U << count / kGroup) - 1U), p);
-    const __m512 eight = _mm512_castps256_ps512(_mm256_cvtph_ps(_mm256_castsi256_si128(e4m3_to_fp16(bytes))));
+  FORETOKEN_SIMD_INLINE F32x16 block_scales(size_t k, size_t count) const {
+    if constexpr (kFull) return load_e4m3(scales + k / kGroup);
+    return load_partial_e4m3(scales + k / kGroup, count / kGroup);
+  }
+  template <size_t kIndex>
+  static FORETOKEN_SIMD_INLINE F32x16 span_scale(F32x16 scales) {
     const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);  // a group is two words
-    return {_mm512_permutexvar_ps(twice, eight)};
+    return {_mm512_permutexvar_ps(_mm512_add_epi32(twice, _mm512_set1_epi32(8 * kIndex)), scales.v)};
   }
 
  private:
@@ -113,8 +116,8 @@ class Nvfp4Rows {
         in_features_(in_features),
         rows_per_global_scale_(weight.rows_per_scale) {}
   FORETOKEN_SIMD_INLINE Row row(size_t n) const {
-    return {codes_ + n * (in_features_ / 2), scales_ + n * (in_features_ / kGroup),
-            Row::kUnit * global_scales_[static_cast<uint32_t>(n) / rows_per_global_scale_]};
+    const uint32_t group = n < rows_per_global_scale_ ? 0 : static_cast<uint32_t>(n) / rows_per_global_scale_;
+    return {codes_ + n * (in_features_ / 2), scales_ + n * (in_features_ / kGroup), Row::kUnit * global_scales_[group]};
   }
   FORETOKEN_SIMD_INLINE RowAddress address_of(size_t n) const {
     return {reinterpret_cast<uintptr_t>(codes_) + n * (in_features_ / 2),

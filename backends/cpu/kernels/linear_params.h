@@ -5,13 +5,19 @@
 
 namespace foretoken::cpu {
 
+/// Most rows of a work item.
+inline constexpr uint32_t kMaxRowTile = 48;
+/// Activations of a work item that fit the copy in the order of the weights, in each thread: half of a second-level cache. Larger
+/// ones are read where they lie, which takes longer, very much so for NVFP4.
+inline constexpr uint32_t kArrangedFloats = 131072;
+
 /// A weight [rows, in_features], or a stack of such matrices, in the format that the kernel is for (core/linear_weight.h).
 struct WeightParams {
   uint64_t codes;
   uint64_t scale;         // 0 where the format has none
   uint64_t global_scale;  // NVFP4 only
   uint32_t rows;          // of one matrix
-  // FP8 row: 1, or all rows for a single scale; FP8 block: the rows of a block; NVFP4: the rows under one global scale.
+  // FP8: a power of two, at least `rows` for a single scale. NVFP4: the rows under one global scale.
   uint32_t rows_per_scale;
   uint32_t scale_is_bf16;
   uint32_t reserved;
@@ -31,7 +37,7 @@ struct LinearParams {
   uint32_t num_rows;
   uint32_t in_features;
   uint32_t out_features;
-  uint32_t row_tile;
+  uint32_t row_tile;     // at most kMaxRowTile
   uint32_t column_tile;  // at most 64
   uint32_t reserved;
 };
@@ -66,7 +72,7 @@ struct LinearArgmaxParams {
   uint32_t num_rows;
   uint32_t in_features;
   uint32_t out_features;
-  uint32_t row_tile;     // all rows
+  uint32_t row_tile;     // at most kMaxRowTile
   uint32_t column_tile;  // kArgmaxTileColumns
   uint32_t reserved;
 };

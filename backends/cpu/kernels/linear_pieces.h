@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "backends/cpu/kernels/linear_params.h"
 #include "backends/cpu/kernels/simd.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
@@ -15,13 +16,13 @@ FORETOKEN_SIMD_INLINE T* pointer(uint64_t address) {
   return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
 }
 
-/// Calls call(std::integral_constant) for every piece of a block of kBlock columns, in order.
-template <size_t kBlock, class Call>
-FORETOKEN_SIMD_INLINE void for_pieces(Call call) {
-  [&]<size_t... kPieces>(std::index_sequence<kPieces...>) __attribute__((always_inline)) {
-    (call(std::integral_constant<size_t, kPieces>()), ...);
+/// Calls call(std::integral_constant) for every index below kCount, in order.
+template <size_t kCount, class Call>
+FORETOKEN_SIMD_INLINE void for_each_index(Call call) {
+  [&]<size_t... kIndices>(std::index_sequence<kIndices...>) __attribute__((always_inline)) {
+    (call(std::integral_constant<size_t, kIndices>()), ...);
   }
-  (std::make_index_sequence<kBlock / kLanes>());
+  (std::make_index_sequence<kCount>());
 }
 
 /// Pieces of a block: sixteen columns after sixteen columns. For activations and weights alike.
@@ -56,27 +57,42 @@ struct AlternatePieces {
 };
 using Bf16Pieces = AlternatePieces;
 
-/// Pieces of a block of 128: piece j has the elements j, j + 8, j + 16, ... It takes a whole block to cut one, so rows of
-/// activations must be arranged.
+/// Pieces of a block of 128 or more: piece j of 128 elements has those at j, j + 8, j + 16, ... Arranging is much faster than
+/// loading them one by one.
 struct EighthPieces {
-  static FORETOKEN_SIMD_INLINE void arrange_block(const float* x, size_t count, float* arranged) {
+  template <size_t kPiece>
+  static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
+    return {_mm512_i32gather_ps(places(), p + kPiece / 8 * 128 + kPiece % 8, sizeof(float))};
+  }
+  template <size_t kPiece>
+  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const float* p, size_t count) {
+    constexpr size_t kFirst = kPiece / 8 * 128 + kPiece % 8;
+    const __m512i left = _mm512_set1_epi32(static_cast<int>(count) - static_cast<int>(kFirst));
+    const __mmask16 is_there = _mm512_cmplt_epi32_mask(places(), left);
+    return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), is_there, places(), p + kFirst, sizeof(float))};
+  }
+  /// The pieces of 128 elements, of which `count` are there.
+  static FORETOKEN_SIMD_INLINE void arrange_128(const float* x, size_t count, float* arranged) {
     F32x16 v[8];
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) {
       const size_t first = smaller(i * kLanes, count);
       v[i] = F32x16::load_partial(x + first, smaller(kLanes, count - first));
     }
-    // Each pass sorts the vectors into those of even and those of odd places, 8 / kRuns at a time; three passes: by place mod 8.
+    // Elements at even places first, then those at odd ones; and so on in each half, three times in all.
     split<8>(v);
-    split<4>(v), split<4>(v + 4);
-    split<2>(v), split<2>(v + 2), split<2>(v + 4), split<2>(v + 6);
-    // Vector i now has the places whose number mod 8 is i with its three bits reversed.
+    for (size_t i = 0; i < 8; i += 4) split<4>(v + i);
+    for (size_t i = 0; i < 8; i += 2) split<2>(v + i);
+    // Vector i now has the places that are, modulo 8, i with its three bits reversed.
     constexpr size_t kReversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) v[i].store(arranged + kReversed[i] * kLanes);
   }
 
  private:
+  static FORETOKEN_SIMD_INLINE __m512i places() {
+    return _mm512_setr_epi32(0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120);
+  }
   template <size_t kVectors>
   static FORETOKEN_SIMD_INLINE void split(F32x16* v) {
     F32x16 odd[kVectors / 2];
@@ -105,26 +121,55 @@ struct ArrangedPieces {
   }
 };
 
-/// Whether rows must be arranged to be cut into these pieces.
-template <class Pieces>
-inline constexpr bool kMustBeArranged = requires {
-  &Pieces::arrange_block;
-};
-
 /// Copies a row so that the pieces of its blocks are consecutive, the last block padded with zeros.
 template <class Pieces, size_t kBlock>
 FORETOKEN_SIMD_INLINE void arrange(const float* x, size_t in_features, float* arranged) {
   for (size_t k = 0; k < in_features; k += kBlock) {
     const size_t count = smaller(kBlock, in_features - k);
-    if constexpr (kMustBeArranged<Pieces>) {
-      Pieces::arrange_block(x + k, count, arranged + k);
-    } else if (count == kBlock) {
-      for_pieces<kBlock>([&](auto piece) { Pieces::template load<piece>(x + k).store(arranged + k + piece * kLanes); });
+    if constexpr (requires { &Pieces::arrange_128; }) {
+      for (size_t i = 0; i < kBlock; i += 128) {
+        const size_t first = smaller(i, count);
+        Pieces::arrange_128(x + k + first, smaller(count - first, 128), arranged + k + i);
+      }
     } else {
-      for_pieces<kBlock>(
-          [&](auto piece) { Pieces::template load_partial<piece>(x + k, count).store(arranged + k + piece * kLanes); });
+      for_each_index<kBlock / kLanes>([&](auto piece) {
+        float* to = arranged + k + piece * kLanes;
+        if (count == kBlock) {
+          Pieces::template load<piece>(x + k).store(to);
+        } else {
+          Pieces::template load_partial<piece>(x + k, count).store(to);
+        }
+      });
     }
   }
 }
+
+/// Rows of x in the order in which a weight format takes them, where that is another and they fit: copied once for all items that
+/// take the same rows one after another.
+template <class Rows>
+class ArrangedRows {
+ public:
+  /// Whether x[0 .. rows) were copied (again only when they are others than before).
+  FORETOKEN_SIMD_INLINE bool arrange_rows(const float* const* x, size_t rows, size_t in_features) {
+    if constexpr (!kIsAnother) return false;
+    constexpr size_t kBlock = Rows::Row::kBlock;
+    const size_t stride = (in_features + kBlock - 1) / kBlock * kBlock;
+    if (rows > kMaxRowTile || rows * stride > kArrangedFloats) return false;
+    for (size_t r = 0; r < rows; ++r) {
+      if (source_[r] == x[r]) continue;
+      source_[r] = x[r];
+      arrange<typename Rows::Pieces, kBlock>(x[r], in_features, floats_ + r * stride);
+    }
+    stride_ = stride;
+    return true;
+  }
+  FORETOKEN_SIMD_INLINE const float* row(size_t r) const { return floats_ + r * stride_; }
+
+ private:
+  static constexpr bool kIsAnother = !std::is_same_v<typename Rows::Pieces, ConsecutivePieces>;
+  const float* source_[kMaxRowTile] = {};
+  size_t stride_ = 0;
+  alignas(64) float floats_[kIsAnother ? kArrangedFloats : 1];
+};
 
 }  // namespace foretoken::cpu::FORETOKEN_CPU_ISA

@@ -40,8 +40,8 @@ struct RowAddress {
 };
 
 // A weight format is a class like the one below. Its rows give the pieces of blocks as float32, and what else there is to
-// multiply: block_scale(k), sixteen lanes for the block at k, where kHasBlockScales; row_scale where kHasRowScale. Pieces is how
-// the activations must be cut to match; where that takes arranging, skip(k) gives the row without its first k columns.
+// multiply: where kHasBlockScales, the scales of the block at k and, out of those, sixteen lanes for each span of kSpan columns;
+// row_scale where kHasRowScale. Pieces is how the activations must be cut to match.
 
 /// Weights [N, K] stored as they are computed with or as BF16.
 template <class Element, class PiecesOfBlock>
@@ -107,37 +107,45 @@ struct Accumulators {
       for (size_t c = 0; c < kCols; ++c) lanes[r][c] = fma(x, w[c], lanes[r][c]);
     }
   }
-  /// All pieces of the block at k; unless kFull, only `count` of its columns are there.
-  template <class XPieces, bool kFull, class Row>
-  FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count) {
-    for_pieces<Row::kBlock>([&](auto piece) {
+  /// kCount pieces of the block at k, from kFirst on; unless kFull, only `count` columns of the block are there.
+  template <class XPieces, bool kFull, size_t kFirst, size_t kCount, class Row>
+  FORETOKEN_SIMD_INLINE void add_pieces(const float* const* x, const Row* w, size_t k, size_t count) {
+    for_each_index<kCount>([&](auto index) {
+      constexpr size_t kPiece = kFirst + index;
       if constexpr (kFull) {
-        step([&](size_t r) { return XPieces::template load<piece>(x[r] + k); },
-             [&](size_t c) { return w[c].template load<piece>(k); });
+        step([&](size_t r) { return XPieces::template load<kPiece>(x[r] + k); },
+             [&](size_t c) { return w[c].template load<kPiece>(k); });
       } else {
-        step([&](size_t r) { return XPieces::template load_partial<piece>(x[r] + k, count); },
-             [&](size_t c) { return w[c].template load_partial<piece>(k, count); });
+        step([&](size_t r) { return XPieces::template load_partial<kPiece>(x[r] + k, count); },
+             [&](size_t c) { return w[c].template load_partial<kPiece>(k, count); });
       }
     });
   }
-  /// The same for a block whose sums are scaled before they are added.
+  /// The whole block at k, its spans scaled before they are added where the format says so.
   template <class XPieces, bool kFull, class Row>
-  FORETOKEN_SIMD_INLINE void add_scaled_block(const float* const* x, const Row* w, size_t k, size_t count) {
-    Accumulators block;
-    block.clear();
-    block.template add_block<XPieces, kFull>(x, w, k, count);
+  FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count) {
+    if constexpr (Row::kHasBlockScales) {
+      constexpr size_t kPieces = Row::kSpan / kLanes;
+      for_each_index<Row::kBlock / Row::kSpan>([&](auto span) {
+        Accumulators sums;
+        sums.clear();
+        sums.template add_pieces<XPieces, kFull, span * kPieces, kPieces>(x, w, k, count);
 #pragma GCC unroll 8
-    for (size_t c = 0; c < kCols; ++c) {
-      const F32x16 scale = w[c].template block_scale<kFull>(k, count);
+        for (size_t c = 0; c < kCols; ++c) {
+          const F32x16 scale = Row::template span_scale<span>(w[c].template block_scales<kFull>(k, count));
 #pragma GCC unroll 8
-      for (size_t r = 0; r < kRows; ++r) lanes[r][c] = fma(block.lanes[r][c], scale, lanes[r][c]);
+          for (size_t r = 0; r < kRows; ++r) lanes[r][c] = fma(sums.lanes[r][c], scale, lanes[r][c]);
+        }
+      });
+    } else {
+      add_pieces<XPieces, kFull, 0, Row::kBlock / kLanes>(x, w, k, count);
     }
   }
 };
 
 /// Prefetches weights in the order of their addresses while kCols rows before them are read.
 template <class Row, size_t kCols>
-struct NextInOrder {
+struct NextRows {
   RowAddress next;
 
   /// With block k / Row::kBlock.
@@ -150,28 +158,18 @@ struct NextInOrder {
   }
 };
 
-/// Adds the products of the first `count` columns to `acc`, and prefetches others on the way.
-template <class XPieces, size_t kRows, size_t kCols, class Row, class Next>
-FORETOKEN_SIMD_INLINE void accumulate(Accumulators<kRows, kCols>& acc, const float* const* x, const Row* w, size_t count,
-                                      const Next& next) {
-  const auto add = [&]<bool kFull>(std::bool_constant<kFull>, size_t k, size_t columns) __attribute__((always_inline)) {
-    if constexpr (Row::kHasBlockScales) {
-      acc.template add_scaled_block<XPieces, kFull>(x, w, k, columns);
-    } else {
-      acc.template add_block<XPieces, kFull>(x, w, k, columns);
-    }
-  };
+/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]) for all kCols columns.
+template <class XPieces, size_t kRows, size_t kCols, class Row>
+FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const NextRows<Row, kCols>& next,
+                                     float* sums) {
+  Accumulators<kRows, kCols> acc;
+  acc.clear();
   size_t k = 0;
-  for (; k + Row::kBlock <= count; k += Row::kBlock) {
+  for (; k + Row::kBlock <= in_features; k += Row::kBlock) {
     next.prefetch(k);
-    add(std::true_type(), k, Row::kBlock);
+    acc.template add_block<XPieces, true>(x, w, k, Row::kBlock);
   }
-  if (k < count) add(std::false_type(), k, count - k);
-}
-
-/// sums[r * kMaxTileColumns + c] = the dot product that acc.lanes[r][c] holds.
-template <size_t kRows, size_t kCols, class Row>
-FORETOKEN_SIMD_INLINE void finish(const Accumulators<kRows, kCols>& acc, [[maybe_unused]] const Row* w, float* sums) {
+  if (k < in_features) acc.template add_block<XPieces, false>(x, w, k, in_features - k);
   size_t reduced = 0;
 #if defined(__AVX512F__)
   if constexpr (kRows >= 4 && kCols == 4) {
@@ -197,12 +195,6 @@ FORETOKEN_SIMD_INLINE void finish(const Accumulators<kRows, kCols>& acc, [[maybe
   }
 }
 
-/// Rows [first, first + count) of the weights; past `count` the last one, again: nobody reads those sums.
-template <size_t kCols, class Rows>
-FORETOKEN_SIMD_INLINE void take_rows(const Rows& weights, size_t first, size_t count, typename Rows::Row* w) {
-  for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + smaller(c, count - 1));
-}
-
 template <size_t kRows, class XPieces, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
   using Row = typename Rows::Row;
@@ -210,50 +202,12 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
   for (size_t c0 = 0; c0 < columns; c0 += kCols) {
+    const size_t count = smaller(kCols, columns - c0);
     Row w[kCols];
-    take_rows<kCols>(weights, first + c0, columns - c0, w);
-    Accumulators<kRows, kCols> acc;
-    acc.clear();
-    accumulate<XPieces>(acc, rows, w, in_features, NextInOrder<Row, kCols>{weights.address_of(first + c0 + kCols)});
-    finish(acc, w, sums + c0);
-  }
-}
-
-#if defined(__AVX512F__)
-/// The same for rows that must be arranged first: some columns of K at a time, the accumulators kept meanwhile.
-template <size_t kRows, class Rows>
-void dot_columns_arranging(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features,
-                           float* sums) {
-  using Row = typename Rows::Row;
-  constexpr size_t kCols = kGroupColumns<kRows, Row::kHasBlockScales>;
-  constexpr size_t kChunk = 4096 / kRows / Row::kBlock * Row::kBlock;  // with a third of a first-level cache
-  alignas(64) float arranged[kRows * kChunk];
-  Accumulators<kRows, kCols> kept[kMaxTileColumns / kCols];
-  const float* rows[kRows];
-  for (size_t r = 0; r < kRows; ++r) rows[r] = arranged + r * kChunk;
-  for (size_t k = 0; k < in_features; k += kChunk) {
-    const size_t count = smaller(kChunk, in_features - k);
-    for (size_t r = 0; r < kRows; ++r) arrange<typename Rows::Pieces, Row::kBlock>(x[r] + k, count, arranged + r * kChunk);
-    for (size_t c0 = 0; c0 < columns; c0 += kCols) {
-      Row w[kCols];
-      take_rows<kCols>(weights, first + c0, columns - c0, w);
-      for (size_t c = 0; c < kCols; ++c) w[c] = w[c].skip(k);
-      Accumulators<kRows, kCols>& acc = kept[c0 / kCols];
-      if (k == 0) acc.clear();
-      accumulate<ArrangedPieces>(acc, rows, w, count, NextInOrder<Row, kCols>{weights.address_of(first + c0 + kCols)});
-      if (k + count == in_features) finish(acc, w, sums + c0);
-    }
-  }
-}
-#endif
-
-template <size_t kRows, class XPieces, class Rows>
-FORETOKEN_SIMD_INLINE void dot_rows(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features,
-                                    float* sums) {
-  if constexpr (kMustBeArranged<XPieces>) {
-    dot_columns_arranging<kRows>(x, weights, first, columns, in_features, sums);
-  } else {
-    dot_columns<kRows, XPieces>(x, weights, first, columns, in_features, sums);
+    // Columns past the end repeat the last one; nobody reads their sums.
+    for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
+    const NextRows<Row, kCols> next{weights.address_of(first + c0 + kCols)};
+    dot_group<XPieces, kRows, kCols>(rows, w, in_features, next, sums + c0);
   }
 }
 
@@ -264,25 +218,18 @@ template <class XPieces, class Rows>
 void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
                float* sums) {
   switch (rows) {
-    case 1: return dot_rows<1, XPieces>(x, weights, first, columns, in_features, sums);
-    case 2: return dot_rows<2, XPieces>(x, weights, first, columns, in_features, sums);
+    case 1: return dot_columns<1, XPieces>(x, weights, first, columns, in_features, sums);
+    case 2: return dot_columns<2, XPieces>(x, weights, first, columns, in_features, sums);
 #if defined(__AVX2__)
-    case 3: return dot_rows<3, XPieces>(x, weights, first, columns, in_features, sums);
+    case 3: return dot_columns<3, XPieces>(x, weights, first, columns, in_features, sums);
 #endif
 #if defined(__AVX512F__)
-    case 4: return dot_rows<4, XPieces>(x, weights, first, columns, in_features, sums);
-    case 5: return dot_rows<5, XPieces>(x, weights, first, columns, in_features, sums);
-    case 6: return dot_rows<6, XPieces>(x, weights, first, columns, in_features, sums);
+    case 4: return dot_columns<4, XPieces>(x, weights, first, columns, in_features, sums);
+    case 5: return dot_columns<5, XPieces>(x, weights, first, columns, in_features, sums);
+    case 6: return dot_columns<6, XPieces>(x, weights, first, columns, in_features, sums);
 #endif
     default: return;
   }
-}
-
-/// As above, with rows of x as they come.
-template <class Rows>
-FORETOKEN_SIMD_INLINE void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns,
-                                     size_t in_features, float* sums) {
-  tile_sums<typename Rows::Pieces>(x, rows, weights, first, columns, in_features, sums);
 }
 
 /// Calls group(first, count) for rows [0, rows) in groups of nearly equal size, none above kMaxTileRows.

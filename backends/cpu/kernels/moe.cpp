@@ -114,10 +114,12 @@ class ActiveExperts {
   size_t slot_ = SIZE_MAX;
 };
 
-/// Calls block(expert, pairs of a group, their number, x of each, first column, columns) for each row group of each item's tile.
-template <class Block>
+/// Calls block(pieces of x, x of a row group, rows, expert, their pairs, first column, columns) for each row group of each item's
+/// tile.
+template <class Rows, class Block>
 FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t begin, uint32_t end, Block block) {
   ActiveExperts active(p);
+  ArrangedRows<Rows> arranged;
   const auto* offsets = pointer<const int32_t>(p.expert_offsets);
   for (size_t item = begin; item < end; ++item) {
     const size_t column = item / p.active_slots * kExpertTileColumns;
@@ -130,39 +132,47 @@ FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t 
       for (size_t r = 0; r < rows; ++r) {
         x[r] = pointer<const float>(p.x) + static_cast<size_t>(pairs[first + r]) / p.pairs_per_row * p.x_stride;
       }
-      block(expert, pairs + first, rows, x, column, columns);
+      if (arranged.arrange_rows(x, rows, p.in_features)) {
+        for (size_t r = 0; r < rows; ++r) x[r] = arranged.row(r);
+        block(ArrangedPieces(), x, rows, expert, pairs + first, column, columns);
+      } else {
+        block(typename Rows::Pieces(), x, rows, expert, pairs + first, column, columns);
+      }
     });
   }
 }
 
 template <class Rows>
 void moe_experts_up(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
-  for_expert_tiles(p, begin, end,
-                   [&](size_t expert, const int32_t* pairs, size_t rows, const float* const* x, size_t column, size_t columns) {
-                     const Rows weight(p.weight, p.in_features, expert);
-                     float gate[kMaxTileRows * kMaxTileColumns];
-                     float up[kMaxTileRows * kMaxTileColumns];
-                     tile_sums(x, rows, weight, column, columns, p.in_features, gate);
-                     tile_sums(x, rows, weight, p.out_features + column, columns, p.in_features, up);
-                     for (size_t r = 0; r < rows; ++r) {
-                       store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
-                                      pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column);
-                     }
-                   });
+  for_expert_tiles<Rows>(
+      p, begin, end,
+      [&](auto pieces, const float* const* x, size_t rows, size_t expert, const int32_t* pairs, size_t column, size_t columns) {
+        using Pieces = decltype(pieces);
+        const Rows weight(p.weight, p.in_features, expert);
+        float gate[kMaxTileRows * kMaxTileColumns];
+        float up[kMaxTileRows * kMaxTileColumns];
+        tile_sums<Pieces>(x, rows, weight, column, columns, p.in_features, gate);
+        tile_sums<Pieces>(x, rows, weight, p.out_features + column, columns, p.in_features, up);
+        for (size_t r = 0; r < rows; ++r) {
+          store_silu_mul(gate + r * kMaxTileColumns, up + r * kMaxTileColumns, columns,
+                         pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column);
+        }
+      });
 }
 
 template <class Rows>
 void moe_experts_down(const MoeExpertsParams& p, uint32_t begin, uint32_t end) {
-  for_expert_tiles(p, begin, end,
-                   [&](size_t expert, const int32_t* pairs, size_t rows, const float* const* x, size_t column, size_t columns) {
-                     const Rows weight(p.weight, p.in_features, expert);
-                     float sums[kMaxTileRows * kMaxTileColumns];
-                     tile_sums(x, rows, weight, column, columns, p.in_features, sums);
-                     for (size_t r = 0; r < rows; ++r) {
-                       float* out = pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column;
-                       __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
-                     }
-                   });
+  for_expert_tiles<Rows>(
+      p, begin, end,
+      [&](auto pieces, const float* const* x, size_t rows, size_t expert, const int32_t* pairs, size_t column, size_t columns) {
+        const Rows weight(p.weight, p.in_features, expert);
+        float sums[kMaxTileRows * kMaxTileColumns];
+        tile_sums<decltype(pieces)>(x, rows, weight, column, columns, p.in_features, sums);
+        for (size_t r = 0; r < rows; ++r) {
+          float* out = pointer<float>(p.out) + static_cast<size_t>(pairs[r]) * p.out_features + column;
+          __builtin_memcpy(out, sums + r * kMaxTileColumns, columns * sizeof(float));
+        }
+      });
 }
 
 void moe_join(const MoeJoinParams& p, uint32_t begin, uint32_t end) {

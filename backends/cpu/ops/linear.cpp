@@ -1,6 +1,8 @@
 // The exact, row-invariant implementations of the linear operators.
 #include "core/ops/linear.h"
 
+#include <algorithm>
+
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/linear_params.h"
 #include "backends/cpu/ops/linear_support.h"
@@ -14,13 +16,20 @@ struct Tiles {
   uint32_t count;
 };
 
+/// At most `rows`, and not more than NVFP4 kernels can arrange.
+uint32_t row_tile_for(uint32_t rows, const LinearWeight& weight) {
+  if (weight.format != WeightFormat::kNvfp4) return rows;
+  const size_t padded = (static_cast<size_t>(weight.in_features()) + 255) / 256 * 256;
+  return static_cast<uint32_t>(std::clamp<size_t>(kArrangedFloats / padded, 1, rows));
+}
+
 /// How a launch is cut into items; results do not depend on it. Up to sixteen rows (decode, verify) each weight is read once, by
 /// one item, and an item is about 12 KiB of weights: enough to pay for itself, little enough to share out.
 Tiles tiles_for(uint32_t rows, const LinearWeight& weight) {
   const auto columns = static_cast<uint32_t>(weight.out_features());
   const size_t column_bytes = weight.bytes() / columns;
   const bool is_decode = rows <= 16;
-  const uint32_t row_tile = is_decode ? rows : 48;
+  const uint32_t row_tile = row_tile_for(is_decode ? rows : kMaxRowTile, weight);
   uint32_t column_tile = is_decode ? 8 : 16;
   while (is_decode && column_tile < 32 && size_t{2} * column_tile * column_bytes <= 12288) column_tile *= 2;
   return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
@@ -104,10 +113,10 @@ void launch_argmax(CommandList& cmd, const LinearArgmax& op, const Kernel<Linear
                                   .num_rows = rows,
                                   .in_features = extent(op.x, 1),
                                   .out_features = columns,
-                                  .row_tile = rows,
+                                  .row_tile = row_tile_for(std::min(rows, kMaxRowTile), op.w),
                                   .column_tile = kArgmaxTileColumns,
                                   .reserved = 0};
-  kernel(cmd, Grid{tiles}, params, accesses);
+  kernel(cmd, Grid{ceil_div(rows, params.row_tile) * tiles}, params, accesses);
   const LinearArgmaxCombineParams combine_params{.tile_max = params.tile_max,
                                                  .tile_id = params.tile_id,
                                                  .tile_sum = tile_sum,

@@ -17,10 +17,11 @@ namespace foretoken::cpu {
 [[nodiscard]] inline WeightParams weight_params(const LinearWeight& weight) {
   const auto rows = static_cast<uint32_t>(weight.out_features());
   const auto rows_per_scale = [&]() -> uint32_t {
+    constexpr uint32_t kAll = 1U << 31;
     switch (weight.format) {
       case WeightFormat::kF32:
       case WeightFormat::kBF16: return 1;
-      case WeightFormat::kFp8Row: return weight.scale.shape() == Shape{1} ? rows : 1;
+      case WeightFormat::kFp8Row: return weight.scale.shape() == Shape{1} ? kAll : 1;
       case WeightFormat::kFp8Block: return static_cast<uint32_t>(weight.block_rows);
       case WeightFormat::kNvfp4: {
         const Shape& shape = weight.global_scale.shape();

@@ -22,13 +22,13 @@ GpuBackend& backend() {
   return *cpu;
 }
 
-/// A buffer of small random BF16 pairs (their float32 reading is a small number as well).
+/// A buffer of random words that are small finite numbers as F32 or BF16 and finite ones as E4M3 codes.
 Buffer random_buffer(Stream& stream, size_t bytes) {
   std::vector<uint32_t> words(bytes / sizeof(uint32_t) + 1);
   uint32_t state = 12345;
   for (uint32_t& word : words) {
     state = state * 1664525U + 1013904223U;
-    word = 0x3c003c00U | (state & 0x807f807fU);
+    word = 0x3c003c00U | (state & 0x803f803fU);
   }
   Buffer buffer = backend().allocate(bytes);
   stream.upload(std::as_bytes(std::span(words)).first(bytes), buffer.view());
@@ -38,27 +38,32 @@ Buffer random_buffer(Stream& stream, size_t bytes) {
 struct Layer {
   std::unique_ptr<Stream> stream = backend().create_stream();
   int64_t k, n, rows;
+  WeightFormat format;
+  size_t weight_bytes;  // with scales
   size_t copies;
   Buffer weights, x, out, workspace;
 
-  Layer(const benchmark::State& state, size_t weights_per_launch, WeightFormat format)
-      : k(state.range(0)), n(state.range(1)), rows(state.range(2)) {
-    const size_t weight_bytes = weights_per_launch * static_cast<size_t>(k * n) * (format == WeightFormat::kBF16 ? 2 : 4);
-    copies = weight_bytes <= kSmall ? 1 : (kBeyondCaches + weight_bytes - 1) / weight_bytes;
-    weights = random_buffer(*stream, copies * weight_bytes);
+  Layer(const benchmark::State& state, size_t weights_per_launch, WeightFormat weight_format)
+      : k(state.range(0)), n(state.range(1)), rows(state.range(2)), format(weight_format) {
+    weight_bytes = code_bytes() + scale_bytes() + kAlignment;
+    const size_t launch_bytes = weights_per_launch * weight_bytes;
+    copies = launch_bytes <= kSmall ? 1 : (kBeyondCaches + launch_bytes - 1) / launch_bytes;
+    weights = random_buffer(*stream, copies * launch_bytes);
     x = random_buffer(*stream, static_cast<size_t>(rows * k) * sizeof(float));
     out = backend().allocate(static_cast<size_t>(rows * n) * sizeof(float));
   }
 
   [[nodiscard]] Tensor input() const { return {x.view(), DType::kF32, Shape{rows, k}}; }
   [[nodiscard]] Tensor output() const { return {out.view(), DType::kF32, Shape{rows, n}}; }
-  [[nodiscard]] LinearWeight weight(size_t index, WeightFormat format = WeightFormat::kBF16) const {
-    const DType dtype = format == WeightFormat::kBF16 ? DType::kBF16 : DType::kF32;
-    const size_t bytes = dtype_bytes(dtype, static_cast<size_t>(k * n));
-    return {.weight = Tensor(weights.view().slice(index * bytes, bytes), dtype, Shape{n, k}),
-            .scale = {},
-            .global_scale = {},
-            .format = format};
+  [[nodiscard]] LinearWeight weight(size_t index) const {
+    const auto part = [&](size_t offset, DType dtype, const Shape& shape) {
+      const size_t bytes = dtype_bytes(dtype, static_cast<size_t>(shape.num_elements()));
+      return Tensor(weights.view().slice(index * weight_bytes + offset, bytes), dtype, shape);
+    };
+    LinearWeight w{.weight = part(0, code_dtype(format), {n, k}), .scale = {}, .global_scale = {}, .format = format};
+    if (scale_bytes() > 0) w.scale = part(code_bytes(), scale_dtype(), scale_shape(format, {n, k}));
+    if (format == WeightFormat::kNvfp4) w.global_scale = part(code_bytes() + scale_bytes(), DType::kF32, {1});
+    return w;
   }
   /// Scratch for `op`.
   template <class Op>
@@ -83,22 +88,33 @@ struct Layer {
     state.counters["flop/s"] = benchmark::Counter(2.0 * elements * static_cast<double>(rows), benchmark::Counter::kIsRate);
     state.counters["s/launch"] = benchmark::Counter(launches, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+
+  static size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  [[nodiscard]] DType scale_dtype() const { return format == WeightFormat::kNvfp4 ? DType::kE4M3 : DType::kBF16; }
+  [[nodiscard]] size_t code_bytes() const { return aligned(dtype_bytes(code_dtype(format), static_cast<size_t>(n * k))); }
+  [[nodiscard]] size_t scale_bytes() const {
+    const Shape shape = scale_shape(format, {n, k});
+    return shape.rank() == 0 ? 0 : aligned(dtype_bytes(scale_dtype(), static_cast<size_t>(shape.num_elements())));
+  }
 };
 
 void linear(benchmark::State& state, WeightFormat format, LinearPrecision precision) {
   Layer layer(state, 1, format);
-  Linear op{.x = layer.input(), .w = layer.weight(0, format), .out = layer.output(), .workspace = {}, .precision = precision};
+  Linear op{.x = layer.input(), .w = layer.weight(0), .out = layer.output(), .workspace = {}, .precision = precision};
   op.workspace = layer.scratch(op);
   layer.measure(state, 1, [&](CommandList& cmd) {
     for (size_t i = 0; i < layer.copies; ++i) {
-      op.w = layer.weight(i, format);
+      op.w = layer.weight(i);
       ops::dispatch(cmd, op);
     }
   });
 }
 
-void linear_silu_mul(benchmark::State& state, LinearPrecision precision) {
-  Layer layer(state, 2, WeightFormat::kBF16);
+void linear_silu_mul(benchmark::State& state, WeightFormat format, LinearPrecision precision) {
+  Layer layer(state, 2, format);
   LinearSiluMul op{.x = layer.input(),
                    .gate = layer.weight(0),
                    .up = layer.weight(1),
@@ -115,8 +131,8 @@ void linear_silu_mul(benchmark::State& state, LinearPrecision precision) {
   });
 }
 
-void linear_argmax(benchmark::State& state) {
-  Layer layer(state, 1, WeightFormat::kBF16);
+void linear_argmax(benchmark::State& state, WeightFormat format) {
+  Layer layer(state, 1, format);
   const Buffer ids = backend().allocate(static_cast<size_t>(layer.rows) * sizeof(int32_t));
   LinearArgmax op{.x = layer.input(),
                   .w = layer.weight(0),
@@ -153,7 +169,8 @@ void read_memory(benchmark::State& state) {
 }
 
 void shapes(benchmark::internal::Benchmark* bench, std::initializer_list<int64_t> row_counts) {
-  constexpr std::array<std::array<int64_t, 2>, 5> kShapes{{{192, 512}, {512, 192}, {1024, 3584}, {3584, 1024}, {1024, 248320}}};
+  constexpr std::array<std::array<int64_t, 2>, 7> kShapes{
+      {{192, 512}, {512, 192}, {1024, 3584}, {3584, 1024}, {1024, 248320}, {5120, 17408}, {17408, 5120}}};
   bench->ArgNames({"K", "N", "T"})->UseRealTime()->Unit(benchmark::kMicrosecond);
   for (const auto& shape : kShapes) {
     for (const int64_t rows : row_counts) {
@@ -168,10 +185,17 @@ void decode(benchmark::internal::Benchmark* bench) { shapes(bench, {1, 4, 16}); 
 BENCHMARK(read_memory)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(linear, bf16, WeightFormat::kBF16, LinearPrecision::kExact)->Apply(decode_and_prefill);
 BENCHMARK_CAPTURE(linear, f32, WeightFormat::kF32, LinearPrecision::kExact)->Apply(decode);
+BENCHMARK_CAPTURE(linear, fp8_row, WeightFormat::kFp8Row, LinearPrecision::kExact)->Apply(decode);
+BENCHMARK_CAPTURE(linear, fp8_block, WeightFormat::kFp8Block, LinearPrecision::kExact)->Apply(decode);
+BENCHMARK_CAPTURE(linear, nvfp4, WeightFormat::kNvfp4, LinearPrecision::kExact)->Apply(decode);
 BENCHMARK_CAPTURE(linear, bf16_activations, WeightFormat::kBF16, LinearPrecision::kBF16)->Apply(prefill);
-BENCHMARK_CAPTURE(linear_silu_mul, bf16, LinearPrecision::kExact)->Apply(decode_and_prefill);
-BENCHMARK_CAPTURE(linear_silu_mul, bf16_activations, LinearPrecision::kBF16)->Apply(prefill);
-BENCHMARK(linear_argmax)->Apply(decode);
+BENCHMARK_CAPTURE(linear_silu_mul, bf16, WeightFormat::kBF16, LinearPrecision::kExact)->Apply(decode_and_prefill);
+BENCHMARK_CAPTURE(linear_silu_mul, fp8_block, WeightFormat::kFp8Block, LinearPrecision::kExact)->Apply(decode);
+BENCHMARK_CAPTURE(linear_silu_mul, nvfp4, WeightFormat::kNvfp4, LinearPrecision::kExact)->Apply(decode);
+BENCHMARK_CAPTURE(linear_silu_mul, bf16_activations, WeightFormat::kBF16, LinearPrecision::kBF16)->Apply(prefill);
+BENCHMARK_CAPTURE(linear_argmax, bf16, WeightFormat::kBF16)->Apply(decode);
+BENCHMARK_CAPTURE(linear_argmax, fp8_row, WeightFormat::kFp8Row)->Apply(decode);
+BENCHMARK_CAPTURE(linear_argmax, nvfp4, WeightFormat::kNvfp4)->Apply(decode);
 
 }  // namespace
 }  // namespace foretoken

@@ -50,6 +50,21 @@ TEST(CpuCapabilities, GiveAReasonForEachNo) {
   }
 }
 
+TEST(CpuCapabilities, FormatsFollowTheInstructionSet) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+    const Capabilities caps = cpu_capabilities(isa, 1);
+    for (const WeightFormat format : {WeightFormat::kFp8Row, WeightFormat::kFp8Block}) {
+      EXPECT_TRUE(caps.weight_format(format).storable);
+      EXPECT_EQ(bool(caps.weight_format(format).fast), isa != Isa::kScalar);
+      EXPECT_FALSE(caps.weight_format(format).native);
+    }
+    EXPECT_EQ(bool(caps.weight_format(WeightFormat::kNvfp4).storable), isa != Isa::kScalar);
+    EXPECT_EQ(bool(caps.weight_format(WeightFormat::kNvfp4).fast), isa != Isa::kScalar);
+  }
+  const Availability nvfp4 = cpu_capabilities(Isa::kScalar, 1).weight_format(WeightFormat::kNvfp4).storable;
+  EXPECT_NE(nvfp4.reason().find("needs AVX2"), std::string::npos) << nvfp4.reason();
+}
+
 TEST(CpuProvider, RefusesASecondDevice) {
   const auto provider = make_cpu_provider();
   EXPECT_EQ(provider->devices().size(), 1U);

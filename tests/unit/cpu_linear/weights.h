@@ -48,7 +48,8 @@ class TestWeight {
       : kernel_suffix_(format.kernel_suffix()), rows_(rows), columns_(columns), values_(matrices * rows * columns) {
     params_.rows = static_cast<uint32_t>(rows);
     params_.scale_is_bf16 = format.bf16_scale ? 1 : 0;
-    params_.rows_per_scale = format.rows_per_scale == 0 ? params_.rows : format.rows_per_scale;
+    const uint32_t all = format.format == WeightFormat::kNvfp4 ? params_.rows : 1U << 31;
+    params_.rows_per_scale = format.rows_per_scale == 0 ? all : format.rows_per_scale;
     std::mt19937_64 generator(seed);
     switch (format.format) {
       case WeightFormat::kF32:
@@ -113,7 +114,7 @@ class TestWeight {
   }
 
   void fill_fp8(size_t matrices, size_t scales_per_row, size_t columns_per_scale, std::mt19937_64& generator) {
-    const size_t scale_rows = (rows_ + params_.rows_per_scale - 1) / params_.rows_per_scale;
+    const size_t scale_rows = (rows_ + size_t{params_.rows_per_scale} - 1) / params_.rows_per_scale;
     std::vector<double> scales(matrices * scale_rows * scales_per_row);
     for (double& scale : scales) scale = add_scale(0.0005F, generator);
     for (size_t i = 0; i < values_.size(); ++i) {
