@@ -20,25 +20,33 @@ namespace {
 
 constexpr size_t kChunk = 2 * kAmxTile;
 constexpr size_t kDim = kAmxDeltaDim;  // of keys and values, at most
-static_assert(kChunk == kAmxDepth);    // the rows of a chunk are the depth of one product
+constexpr size_t kLineBytes = 64;
+static_assert(kChunk == kAmxDepth);  // the rows of a chunk are the depth of one product
 
 /// An operand as upper and lower part.
 constexpr size_t kParts = 2;
 
-/// What one head works with. "Packed" operands hold pairs of rows side by side, as the second operand of a tile product wants.
+/// What a tile loads, sixteen cache lines in a row. As first operand of a product: sixteen rows of 32 elements; as second,
+/// "packed": sixteen pairs of rows, side by side, of sixteen columns.
+using TileLines = uint16_t[kAmxTile][kAmxDepth];
+constexpr size_t kDepths = kDim / kAmxDepth;
+constexpr size_t kColumnTiles = kDim / kAmxTile;
+constexpr size_t kChunkTiles = kChunk / kAmxTile;
+
+/// What one head works with.
 struct Chunk {
-  alignas(64) float normalised[2 * kChunk][kDim];                 // keys, then queries
-  alignas(64) uint16_t rows[kParts][2 * kChunk][kDim];            // the same
-  alignas(64) uint16_t keys_packed[kParts][kDim / 2][kChunk][2];  // K^T
-  alignas(64) uint16_t keys_transposed[kParts][kDim][kChunk];     // K^T, plain
-  alignas(64) uint16_t state_packed[kParts][kDim / 2][kDim][2];   // S_0
-  alignas(64) float from_state[2 * kChunk][kDim];                 // rows S_0
-  alignas(64) float scores[2 * kChunk][kChunk];                   // rows K^T
-  alignas(64) float ratio[kChunk][kChunk];                        // r(t, i), 0 for i > t
+  alignas(64) float normalised[2 * kChunk][kDim];                     // keys, then queries
+  alignas(64) TileLines rows[kParts][kDepths][2 * kChunkTiles];       // the same
+  alignas(64) TileLines keys_packed[kParts][kChunkTiles][kDepths];    // K^T
+  alignas(64) TileLines keys_transposed[kParts][kColumnTiles];        // K^T, as first operand
+  alignas(64) TileLines state_packed[kParts][kColumnTiles][kDepths];  // S_0
+  alignas(64) float from_state[2 * kChunk][kDim];                     // rows S_0
+  alignas(64) float scores[2 * kChunk][kChunk];                       // rows K^T
+  alignas(64) float ratio[kChunk][kChunk];                            // r(t, i), 0 for i > t
   alignas(64) float delta[kChunk][kDim];
-  alignas(64) uint16_t delta_packed[kParts][kChunk / 2][kDim][2];
-  alignas(64) uint16_t delta_remaining[kParts][kChunk / 2][kDim][2];  // r(end, i) delta_i, packed
-  alignas(64) uint16_t attention[kParts][kChunk][kChunk];             // r(t, i) (q_t . k_i)
+  alignas(64) TileLines delta_packed[kParts][kColumnTiles];
+  alignas(64) TileLines delta_remaining[kParts][kColumnTiles];  // r(end, i) delta_i, packed
+  alignas(64) TileLines attention[kParts][kChunkTiles];         // r(t, i) (q_t . k_i)
   alignas(64) float decay[kChunk];
   alignas(64) float beta[kChunk];
   alignas(64) float since_start[kChunk];  // G_t
@@ -143,24 +151,27 @@ void prepare_rows(const GatedDeltaRuleParams& p, size_t row, size_t count, size_
     }
     for (const size_t r : {i, kChunk + i}) {
       for (size_t k = 0; k < p.key_dim; k += kLanes) {
-        store_split(F32x16::load(c.normalised[r] + k), c.rows[0][r] + k, c.rows[1][r] + k);
+        const size_t tile = r / kAmxTile, line = r % kAmxTile, depth = k / kAmxDepth, at = k % kAmxDepth;
+        store_split(F32x16::load(c.normalised[r] + k), c.rows[0][depth][tile][line] + at, c.rows[1][depth][tile][line] + at);
       }
     }
   }
   for (size_t first = 0; first < kChunk; first += kAmxTile) {
+    const size_t row_tile = first / kAmxTile;
     __m512 tile[kLanes];
     for (size_t part = 0; part < kParts; ++part) {
-      for (size_t k = 0; k < p.key_dim; k += kAmxDepth) {
-        for (size_t i = 0; i < kAmxTile; ++i) tile[i] = _mm512_load_ps(c.rows[part][first + i] + k);
+      for (size_t depth = 0; depth < p.key_dim / kAmxDepth; ++depth) {
+        for (size_t i = 0; i < kAmxTile; ++i) tile[i] = _mm512_load_ps(c.rows[part][depth][row_tile][i]);
         transpose(tile);
-        for (size_t pair = 0; pair < kAmxTile; ++pair) _mm512_store_ps(c.keys_packed[part][k / 2 + pair][first], tile[pair]);
+        for (size_t pair = 0; pair < kAmxTile; ++pair) _mm512_store_ps(c.keys_packed[part][row_tile][depth][pair], tile[pair]);
       }
     }
     for (size_t k = 0; k < p.key_dim; k += kLanes) {
       for (size_t i = 0; i < kAmxTile; ++i) tile[i] = _mm512_load_ps(c.normalised[first + i] + k);
       transpose(tile);
+      const size_t key_tile = k / kAmxTile;
       for (size_t i = 0; i < kLanes; ++i) {
-        store_split(F32x16{tile[i]}, c.keys_transposed[0][k + i] + first, c.keys_transposed[1][k + i] + first);
+        store_split(F32x16{tile[i]}, c.keys_transposed[0][key_tile][i] + first, c.keys_transposed[1][key_tile][i] + first);
       }
     }
   }
@@ -170,8 +181,9 @@ void pack_state(const GatedDeltaRuleParams& p, const float* state, size_t first,
   for (size_t k = first; k < last; k += 2) {
     const float* even = state + k * p.value_dim;
     for (size_t n = 0; n < p.value_dim; n += kLanes) {
-      store_split_pair(F32x16::load(even + n), F32x16::load(even + p.value_dim + n), c.state_packed[0][k / 2][n],
-                       c.state_packed[1][k / 2][n]);
+      const size_t depth = k / kAmxDepth, line = k % kAmxDepth / 2;
+      store_split_pair(F32x16::load(even + n), F32x16::load(even + p.value_dim + n), c.state_packed[0][n / kAmxTile][depth][line],
+                       c.state_packed[1][n / kAmxTile][depth][line]);
     }
   }
 }
@@ -182,34 +194,31 @@ struct PartPair {
 };
 constexpr PartPair kPartPairs[] = {{1, 0}, {0, 1}, {0, 0}};
 
-/// A packed operand: sixteen columns in rows of `stride` bytes, parts `part_bytes` apart.
-struct PackedColumns {
-  const void* data;
-  size_t stride;
-  size_t part_bytes;
+/// Tiles of an operand: those of its upper parts, and as many of its lower ones `part` tiles further on.
+struct Tiles {
+  const TileLines* data;
+  size_t part;
 };
 
-/// out = rows times sixteen columns.
-__attribute__((target("amx-tile,amx-bf16"))) void multiply_rows(const Chunk& c, size_t key_dim, const PackedColumns& columns,
-                                                                float* out, size_t out_stride) {
-  constexpr size_t kRowStride = kDim * sizeof(uint16_t);
+/// out = rows times sixteen columns, whose tiles lie in the order of the depth.
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_rows(const Chunk& c, size_t key_dim, Tiles columns, float* out,
+                                                                size_t out_stride) {
   memory_fence_for_compiler();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (const PartPair& part : kPartPairs) {
-    const auto& rows = c.rows[part.first];
-    const auto* packed = static_cast<const uint8_t*>(columns.data) + part.second * columns.part_bytes;
-    for (size_t k = 0; k < key_dim; k += kAmxDepth) {
-      _tile_loadd(4, packed + k / 2 * columns.stride, columns.stride);
-      _tile_loadd(5, rows[0] + k, kRowStride);
+    for (size_t depth = 0; depth < key_dim / kAmxDepth; ++depth) {
+      const TileLines* rows = c.rows[part.first][depth];
+      _tile_loadd(4, columns.data[part.second * columns.part + depth], kLineBytes);
+      _tile_loadd(5, rows[0], kLineBytes);
       _tile_dpbf16ps(0, 5, 4);
-      _tile_loadd(6, rows[kAmxTile] + k, kRowStride);
+      _tile_loadd(6, rows[1], kLineBytes);
       _tile_dpbf16ps(1, 6, 4);
-      _tile_loadd(7, rows[2 * kAmxTile] + k, kRowStride);
+      _tile_loadd(7, rows[2], kLineBytes);
       _tile_dpbf16ps(2, 7, 4);
-      _tile_loadd(5, rows[3 * kAmxTile] + k, kRowStride);
+      _tile_loadd(5, rows[3], kLineBytes);
       _tile_dpbf16ps(3, 5, 4);
     }
   }
@@ -220,10 +229,8 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_rows(const Chunk& c, 
   memory_fence_for_compiler();
 }
 
-/// into[32][32 columns] += a[32][32] times a packed operand [32][32 columns]; parts of `a` are `a_part` elements apart.
-__attribute__((target("amx-tile,amx-bf16"))) void add_product(const uint16_t* a, size_t a_part, const PackedColumns& columns,
-                                                              float* into, size_t stride) {
-  constexpr size_t kRowStride = kChunk * sizeof(uint16_t);
+/// into[32][32] += rows times columns, two tiles of each.
+__attribute__((target("amx-tile,amx-bf16"))) void add_product(Tiles rows, Tiles columns, float* into, size_t stride) {
   const size_t bytes = stride * sizeof(float);
   float* lower = into + kAmxTile * stride;
   memory_fence_for_compiler();
@@ -232,12 +239,12 @@ __attribute__((target("amx-tile,amx-bf16"))) void add_product(const uint16_t* a,
   _tile_loadd(2, lower, bytes);
   _tile_loadd(3, lower + kAmxTile, bytes);
   for (const PartPair& part : kPartPairs) {
-    const uint16_t* rows = a + part.first * a_part;
-    const auto* packed = static_cast<const uint8_t*>(columns.data) + part.second * columns.part_bytes;
-    _tile_loadd(4, rows, kRowStride);
-    _tile_loadd(5, rows + kAmxTile * kChunk, kRowStride);
-    _tile_loadd(6, packed, columns.stride);
-    _tile_loadd(7, packed + 64, columns.stride);
+    const TileLines* first = rows.data + part.first * rows.part;
+    const TileLines* second = columns.data + part.second * columns.part;
+    _tile_loadd(4, first[0], kLineBytes);
+    _tile_loadd(5, first[1], kLineBytes);
+    _tile_loadd(6, second[0], kLineBytes);
+    _tile_loadd(7, second[1], kLineBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
@@ -248,12 +255,6 @@ __attribute__((target("amx-tile,amx-bf16"))) void add_product(const uint16_t* a,
   _tile_stored(2, lower, bytes);
   _tile_stored(3, lower + kAmxTile, bytes);
   memory_fence_for_compiler();
-}
-
-/// Columns of a member of Chunk that is [kParts][pairs][columns][2].
-template <class Packed>
-PackedColumns columns_of(const Packed& packed, size_t column) {
-  return {.data = packed[0][0][column], .stride = sizeof(packed[0][0]), .part_bytes = sizeof(packed[0])};
 }
 
 /// Solves for delta in columns `column` .. of kVectors vectors, row after row.
@@ -289,8 +290,9 @@ void solve(const GatedDeltaRuleParams& p, const float* values, size_t count, Chu
     const F32x16 even_left = F32x16::broadcast(c.ratio[kChunk - 1][i]), odd_left = F32x16::broadcast(c.ratio[kChunk - 1][i + 1]);
     for (size_t n = 0; n < p.value_dim; n += kLanes) {
       const F32x16 even = F32x16::load(c.delta[i] + n), odd = F32x16::load(c.delta[i + 1] + n);
-      store_split_pair(even, odd, c.delta_packed[0][i / 2][n], c.delta_packed[1][i / 2][n]);
-      store_split_pair(even_left * even, odd_left * odd, c.delta_remaining[0][i / 2][n], c.delta_remaining[1][i / 2][n]);
+      const size_t tile = n / kAmxTile;
+      store_split_pair(even, odd, c.delta_packed[0][tile][i / 2], c.delta_packed[1][tile][i / 2]);
+      store_split_pair(even_left * even, odd_left * odd, c.delta_remaining[0][tile][i / 2], c.delta_remaining[1][tile][i / 2]);
     }
   }
 }
@@ -298,15 +300,15 @@ void solve(const GatedDeltaRuleParams& p, const float* values, size_t count, Chu
 void write_outputs(const GatedDeltaRuleParams& p, float* out, size_t count, Chunk& c) {
   for (size_t t = 0; t < kChunk; ++t) {
     for (size_t i = 0; i < kChunk; i += kLanes) {
-      store_split(F32x16::load(c.ratio[t] + i) * F32x16::load(c.scores[kChunk + t] + i), c.attention[0][t] + i,
-                  c.attention[1][t] + i);
+      store_split(F32x16::load(c.ratio[t] + i) * F32x16::load(c.scores[kChunk + t] + i),
+                  c.attention[0][t / kAmxTile][t % kAmxTile] + i, c.attention[1][t / kAmxTile][t % kAmxTile] + i);
     }
     const F32x16 kept = F32x16::broadcast(c.since_start[t]);
     float* row = c.from_state[kChunk + t];
     for (size_t n = 0; n < p.value_dim; n += kLanes) (kept * F32x16::load(row + n)).store(row + n);
   }
   for (size_t n = 0; n < p.value_dim; n += 2 * kAmxTile) {
-    add_product(c.attention[0][0], kChunk * kChunk, columns_of(c.delta_packed, n), c.from_state[kChunk] + n, kDim);
+    add_product({c.attention[0], kChunkTiles}, {c.delta_packed[0] + n / kAmxTile, kColumnTiles}, c.from_state[kChunk] + n, kDim);
   }
   for (size_t t = 0; t < count; ++t) {
     __builtin_memcpy(out + t * p.out_stride, c.from_state[kChunk + t], p.value_dim * sizeof(float));
@@ -320,7 +322,8 @@ void advance_state(const GatedDeltaRuleParams& p, float* state, Chunk& c) {
     float* block = state + k * p.value_dim;
     for (size_t i = 0; i < kChunk * p.value_dim; i += kLanes) (kept * F32x16::load(block + i)).store(block + i);
     for (size_t n = 0; n < p.value_dim; n += 2 * kAmxTile) {
-      add_product(c.keys_transposed[0][k], kDim * kChunk, columns_of(c.delta_remaining, n), block + n, p.value_dim);
+      add_product({c.keys_transposed[0] + k / kAmxTile, kColumnTiles}, {c.delta_remaining[0] + n / kAmxTile, kColumnTiles},
+                  block + n, p.value_dim);
     }
     pack_state(p, state, k, k + kChunk, c);
   }
@@ -342,10 +345,10 @@ void amx_gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_
       prepare_gates(p, row, count, head, c);
       prepare_rows(p, row, count, key_head, c);
       for (size_t n = 0; n < p.value_dim; n += kAmxTile) {
-        multiply_rows(c, p.key_dim, columns_of(c.state_packed, n), c.from_state[0] + n, kDim);
+        multiply_rows(c, p.key_dim, {c.state_packed[0][n / kAmxTile], kColumnTiles * kDepths}, c.from_state[0] + n, kDim);
       }
       for (size_t n = 0; n < kChunk; n += kAmxTile) {
-        multiply_rows(c, p.key_dim, columns_of(c.keys_packed, n), c.scores[0] + n, kChunk);
+        multiply_rows(c, p.key_dim, {c.keys_packed[0][n / kAmxTile], kChunkTiles * kDepths}, c.scores[0] + n, kChunk);
       }
       solve(p, p.qkv + row * p.qkv_stride + 2 * p.num_key_heads * p.key_dim + head * p.value_dim, count, c);
       write_outputs(p, p.out + row * p.out_stride + head * p.value_dim, count, c);
