@@ -3,6 +3,7 @@
 // bytes.
 #include "backends/cpu/kernels/quantize_params.h"
 
+#include "backends/cpu/kernels/e4m3_simd.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/simd.h"
 
@@ -235,9 +236,17 @@ FORETOKEN_SIMD_INLINE float scale_at(const DequantizeParams& p, size_t index) {
   return p.scale_is_bf16 ? value_of(static_cast<const uint16_t*>(p.scale)[index]) : static_cast<const float*>(p.scale)[index];
 }
 
+FORETOKEN_SIMD_INLINE void store_lanes(F32x16 values, float* out) { values.store(out); }
+FORETOKEN_SIMD_INLINE void store_lanes(F32x16 values, uint16_t* out) { store_bf16(values, out); }  // NaN codes give quiet NaNs
+
 template <class Out>
 FORETOKEN_SIMD_INLINE void dequantize_fp8(const uint8_t* codes, size_t count, float scale, Out* out) {
-  for (size_t i = 0; i < count; ++i) store_value(decode_e4m3(codes[i]) * scale, out + i);
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const F32x16 values = load_e4m3_or_nan(codes + i) * F32x16::broadcast(kE4M3Unit);
+    store_lanes(values * F32x16::broadcast(scale), out + i);
+  }
+  for (; i < count; ++i) store_value(decode_e4m3(codes[i]) * scale, out + i);
 }
 
 template <class Out>
