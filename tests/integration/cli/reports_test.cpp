@@ -72,6 +72,22 @@ TEST(Inspect, SizesTheKvCachesByTheirDtypes) {
   EXPECT_EQ(half["total"].get<uint64_t>() - drafter["total"].get<uint64_t>(), drafter["draft_kv"].get<uint64_t>());
 }
 
+TEST(Inspect, SaysWhichFormatsAModelMixes) {
+  const json report = run_well({"inspect", bundled("tiny-next-fp8").string(), "--json"}).json();
+  uint64_t experts = 0;
+  for (const json& module : report["modules"]) {
+    if (module["of"] == "draft head" && module["module"] == "experts") {
+      EXPECT_EQ(module["precision"], "fp8-block");
+      EXPECT_EQ(module["bytes"].get<uint64_t>(), 4 * module["bytes_per_step"].get<uint64_t>()) << "two of eight are read";
+      experts += module["bytes"].get<uint64_t>();
+    }
+  }
+  EXPECT_GT(experts, 8U * 3 * 96 * 192) << "codes and scales";
+  EXPECT_GT(report["linear_weight_bytes"]["draft"]["fp8-block"].get<uint64_t>(), experts);
+  EXPECT_GT(report["linear_weight_bytes"]["target"]["bf16"].get<uint64_t>(), 0U);
+  EXPECT_THAT(run_well({"inspect", bundled("tiny-next-fp8").string()}).out, HasSubstr("mixed: fp8-block"));
+}
+
 TEST(Inspect, SaysWhyThereIsNoHead) {
   const TemporaryFolder folder;
   const json mtp = run_well({"inspect", checkpoint_without_head(folder.path()).string(), "--json"}).json()["mtp"];
