@@ -14,8 +14,13 @@ set_property(CACHE FORETOKEN_CUDA PROPERTY STRINGS AUTO ON OFF)
 if(NOT FORETOKEN_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "FORETOKEN_CUDA: expected AUTO, ON or OFF, got '${FORETOKEN_CUDA}'")
 endif()
-set(FORETOKEN_CUDA_ARCHITECTURES "80-real;90a-real;100f-real;120f-real;80-virtual"
-  CACHE STRING "What CUDA kernels are compiled for; PTX (-virtual) serves devices that come later")
+set(FORETOKEN_CUDA_ARCHITECTURES "sm_80;sm_90a;sm_100f;sm_120f;compute_80"
+  CACHE STRING "What CUDA kernels are compiled for: machine code (sm_...) and PTX (compute_...) for devices that come later")
+foreach(architecture IN LISTS FORETOKEN_CUDA_ARCHITECTURES)
+  if(NOT architecture MATCHES "^(sm|compute)_[0-9]+[af]?$")
+    message(FATAL_ERROR "FORETOKEN_CUDA_ARCHITECTURES: expected names like sm_90a or compute_80, got '${architecture}'")
+  endif()
+endforeach()
 
 # A host project keeps its own build type, compiler launcher and linker.
 if(PROJECT_IS_TOP_LEVEL)
