@@ -226,9 +226,8 @@ int run_bench_acceptance(const Options& options) {
                           .combinations = combinations(options, engine, *plan)};
   const Prompts prompts = read_prompts(options, engine);
   report.num_prompts = prompts.size();
-  if (!options.flag("quiet")) print_notes(engine);
   const auto longest = std::ranges::max(prompts, {}, [](const auto& prompt) { return prompt.size(); });
-  load_engine(engine, static_cast<int64_t>(longest.size()), max_tokens);
+  load_engine(engine, static_cast<int64_t>(longest.size()), max_tokens, options.flag("quiet"));
   measure(engine, prompts, max_tokens, report);
   fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));
   return kExitOk;

@@ -132,7 +132,6 @@ int run_bench_decode(const Options& options) {
   engine_options.override_drafts = !wanted.forced_accepts.empty();
   engine_options.draft_precision = draft_precision_options(options);
   Engine engine(std::move(engine_options));
-  if (!options.flag("quiet")) print_notes(engine);
   if (!engine.can_speculate()) wanted.depths.clear();
   const int64_t context = engine.config().max_position_embeddings;
   if (wanted.prompt_tokens + wanted.max_tokens + kMaxDepth + 1 > context) {
@@ -156,7 +155,7 @@ int run_bench_decode(const Options& options) {
                      .read_bandwidth = std::nullopt,
                      .series = {}};
   if (device.kind == DeviceKind::kCpu) report.read_bandwidth = measure_read_bandwidth(static_cast<int>(device.num_compute_units));
-  load_engine(engine, wanted.prompt_tokens, wanted.max_tokens + kMaxDepth + 1);
+  load_engine(engine, wanted.prompt_tokens, wanted.max_tokens + kMaxDepth + 1, options.flag("quiet"));
   if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
   report.series = measure(engine, wanted);
   fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));

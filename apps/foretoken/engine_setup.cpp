@@ -46,13 +46,17 @@ DraftPrecision draft_precision_options(const Options& options) {
           .lm_head = parse_option(options, "draft-lm-head", parse_draft_lm_head)};
 }
 
-void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens) {
-  Progress progress("loading " + engine.model_name());
-  engine.load(prompt_tokens, max_tokens, [&progress](uint64_t done, uint64_t total) { progress.update(done, total); });
-}
-
-void print_notes(const Engine& engine) {
-  for (const std::string& note : engine.notes()) print_message("note", note);
+void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens, bool quiet) {
+  size_t num_printed = 0;
+  const auto print_notes = [&] {
+    for (; !quiet && num_printed < engine.notes().size(); ++num_printed) print_message("note", engine.notes()[num_printed]);
+  };
+  print_notes();
+  {
+    Progress progress("loading " + engine.model_name());
+    engine.load(prompt_tokens, max_tokens, [&progress](uint64_t done, uint64_t total) { progress.update(done, total); });
+  }
+  print_notes();
 }
 
 std::string_view precision_name(LinearPrecision precision) { return precision == LinearPrecision::kExact ? "f32" : "bf16"; }

@@ -47,11 +47,9 @@ template <class Parse>
   return values.front();
 }
 
-/// Loads with a progress line.
-void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens);
-
-/// The engine's notes on stderr.
-void print_notes(const Engine& engine);
+/// Loads with a progress line. Unless `quiet`, the engine's notes go to stderr: those that it has before, and after it those that
+/// loading added.
+void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens, bool quiet);
 
 /// "f32", "bf16".
 [[nodiscard]] std::string_view precision_name(LinearPrecision precision);

@@ -123,8 +123,7 @@ int run_generate(const Options& options) {
   const Clock::time_point begin = Clock::now();
   Engine engine(std::move(engine_options));
   const std::vector<int32_t> prompt = read_prompt(options, engine);
-  if (!wanted.quiet) print_notes(engine);
-  load_engine(engine, static_cast<int64_t>(prompt.size()), wanted.max_tokens);
+  load_engine(engine, static_cast<int64_t>(prompt.size()), wanted.max_tokens, wanted.quiet);
 
   GenerationReport report{.model = engine.model_name(),
                           .backend = engine.backend().capabilities().backend,
