@@ -20,7 +20,7 @@ inline constexpr size_t kMaxTileColumns = 64;
 #if defined(__AVX512F__)
 inline constexpr size_t kMaxTileRows = 6;
 template <size_t kRows, bool kHasBlockScales>
-inline constexpr size_t kGroupColumns = kRows <= (kHasBlockScales ? 1 : 3) ? 8 : 4;
+inline constexpr size_t kGroupColumns = kRows <= 3 && !kHasBlockScales ? 8 : 4;
 #elif defined(__AVX2__)
 inline constexpr size_t kMaxTileRows = 3;
 template <size_t kRows, bool kHasBlockScales>
@@ -154,7 +154,9 @@ struct NextRows {
     constexpr size_t kScaleBytes = kCols * Row::kBlockScaleBytes;
 #pragma GCC unroll 16
     for (size_t line = 0; line < kBytes; line += 64) RowAddress::prefetch(next.codes + k / Row::kBlock * kBytes + line);
-    if constexpr (kScaleBytes > 0) RowAddress::prefetch(next.scales + k / Row::kBlock * kScaleBytes);
+#pragma GCC unroll 16
+    for (size_t line = 0; line < kScaleBytes; line += 64)
+      RowAddress::prefetch(next.scales + k / Row::kBlock * kScaleBytes + line);
   }
 };
 
