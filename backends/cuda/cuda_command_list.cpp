@@ -65,10 +65,11 @@ void CudaCommandList::launch(const KernelCode& code, Grid grid, std::span<const 
   config.blockDim = {kernel->num_threads(), 1, 1};
   config.stream = stream_;
   config.attrs = &attribute;
-  config.numAttrs = context_.programmatic_launch ? 1 : 0;
+  config.numAttrs = context_.programmatic_launch && may_start_early_ ? 1 : 0;
   std::array<void*, 1> arguments{const_cast<std::byte*>(params.data())};
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel->function(), arguments.data());
   if (status != cudaSuccess) check(status, "cudaLaunchKernelExC", where(code.name()));
+  may_start_early_ = !kernel->makes_weights();
   launched(code.name());
 }
 

@@ -57,6 +57,7 @@ class CudaCommandList final : public CommandList {
   ListMode mode_;
   std::string owner_;
   std::string label_;
+  bool may_start_early_ = false;  // the launch before, of this list, made no weights
   size_t num_launches_ = 0;
 };
 

@@ -13,14 +13,20 @@ namespace foretoken::cuda {
 class CudaKernelCode final : public KernelCode {
  public:
   explicit CudaKernelCode(const gpu::KernelEntry& entry)
-      : KernelCode(entry.name, entry.params_bytes), function_(entry.function), num_threads_(entry.num_threads) {}
+      : KernelCode(entry.name, entry.params_bytes),
+        function_(entry.function),
+        num_threads_(entry.num_threads),
+        makes_weights_(entry.makes_weights) {}
 
   [[nodiscard]] const void* function() const { return function_; }
   [[nodiscard]] uint32_t num_threads() const { return num_threads_; }
+  /// Whether what it writes may be read by a kernel that has not waited: the next launch must not start early.
+  [[nodiscard]] bool makes_weights() const { return makes_weights_; }
 
  private:
   const void* function_;
   uint32_t num_threads_;
+  bool makes_weights_;
 };
 
 /// All kernels of this build.

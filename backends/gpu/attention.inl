@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint32_t kQueries = kAttentionQueries;
 constexpr uint32_t kKeys = kAttentionKeys;
-constexpr uint32_t kKeyStride = kMaxAttentionHeadDim + 1;  // one more: lanes that read one element of each key meet no conflict
+constexpr uint32_t kTileStride = kMaxAttentionHeadDim + 1;  // one more: lanes that read one element of each key meet no conflict
+constexpr uint32_t kAttentionWarps = kAttentionThreads / kLanes;
 
 /// Positions of one split of a row that is `length` positions long.
 FORETOKEN_DEVICE uint32_t split_size(uint32_t length) {
@@ -19,9 +20,48 @@ FORETOKEN_DEVICE uint32_t split_size(uint32_t length) {
   return size;
 }
 
-FORETOKEN_DEVICE float load_cache(uint64_t cache, uint64_t index, CacheFormat format) {
-  if (format == CacheFormat::kE4M3) return e4m3_to_float(pointer<const uint8_t>(cache)[index]);
-  return load_float(cache, index, format == CacheFormat::kBF16);
+/// How caches store elements, and 16 bytes of them at a time.
+struct F32Cache : F32Element {
+  static constexpr uint32_t kPerVector = 4;
+  FORETOKEN_DEVICE static void unpack(const uint4& vector, float* out) {
+    out[0] = bits_to_float(vector.x);
+    out[1] = bits_to_float(vector.y);
+    out[2] = bits_to_float(vector.z);
+    out[3] = bits_to_float(vector.w);
+  }
+};
+struct Bf16Cache : Bf16Element {
+  static constexpr uint32_t kPerVector = 8;
+  FORETOKEN_DEVICE static void unpack(const uint4& vector, float* out) {
+    const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      out[2 * i] = bits_to_float(words[i] << 16);
+      out[2 * i + 1] = bits_to_float(words[i] & 0xffff0000U);
+    }
+  }
+};
+struct E4m3Cache : E4m3Element {
+  static constexpr uint32_t kPerVector = 16;
+  FORETOKEN_DEVICE static void unpack(const uint4& vector, float* out) {
+    const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float2 two = decode_e4m3x2(words[i / 2] >> (i % 2 * 16) & 0xffffU);
+      out[2 * i] = two.x;
+      out[2 * i + 1] = two.y;
+    }
+  }
+};
+
+/// Calls `use` with the type of the cache's elements.
+template <class Use>
+FORETOKEN_DEVICE void with_cache(CacheFormat format, Use use) {
+  switch (format) {
+    case CacheFormat::kF32: use(F32Cache{}); break;
+    case CacheFormat::kBF16: use(Bf16Cache{}); break;
+    case CacheFormat::kE4M3: use(E4m3Cache{}); break;
+  }
 }
 
 /// The rows of one sequence that a work group takes.
@@ -49,12 +89,12 @@ FORETOKEN_DEVICE RowGroup row_group(const GatedAttentionParams& p, uint32_t sequ
 
 /// Memory that the threads of a work group share.
 struct AttentionScratch {
-  float keys[kKeys * kKeyStride];
+  float tile[kKeys * kTileStride];  // keys, then the values that belong to them
   float queries[kQueries][kMaxAttentionHeadDim];
   float shares[kQueries][kKeys];
   uint64_t offsets[kKeys];  // of each position in the caches, in elements
-  float rescale[kQueries];
-  float maximum[kQueries];
+  float rescale[kQueries];  // what a query's mixed values are multiplied by before these keys are added
+  float maximum[kQueries];  // over a whole split
   float sum[kQueries];
 };
 
@@ -75,20 +115,31 @@ FORETOKEN_DEVICE QueryIndex query_index(const GatedAttentionParams& p, uint32_t 
   return {query / heads, key_head * heads + query % heads};
 }
 
+/// Warp i loads query i, scaled.
 FORETOKEN_DEVICE void load_queries(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, QueryTile tile,
                                    AttentionScratch& scratch) {
   const float factor = p.cache_format == CacheFormat::kE4M3 ? p.scale * *pointer<const float>(p.k_scale) : p.scale;
-  for (uint32_t i = 0; i < tile.count; ++i) {
-    const QueryIndex at = query_index(p, key_head, tile.first + i);
-    const uint64_t source = (rows.first_row + at.row) * p.q_stride + uint64_t{at.head} * p.head_dim;
-    for (uint32_t d = threadIdx.x; d < p.head_dim; d += kAttentionThreads) {
-      scratch.queries[i][d] = load_float(p.q, source + d, p.q_is_bf16 != 0) * factor;
+  const uint32_t i = threadIdx.x / kLanes;
+  if (i >= tile.count) return;
+  const QueryIndex at = query_index(p, key_head, tile.first + i);
+  const uint64_t source = (rows.first_row + at.row) * p.q_stride + uint64_t{at.head} * p.head_dim;
+  with_element(p.q_is_bf16, [&](auto element) {
+    float elements[kMaxAttentionHeadDim / kLanes];
+#pragma unroll
+    for (uint32_t u = 0; u < kMaxAttentionHeadDim / kLanes; ++u) {
+      const uint32_t d = threadIdx.x % kLanes + u * kLanes;
+      elements[u] = d < p.head_dim ? element.load(p.q, source + d) : 0.0F;
     }
-  }
+#pragma unroll
+    for (uint32_t u = 0; u < kMaxAttentionHeadDim / kLanes; ++u) {
+      const uint32_t d = threadIdx.x % kLanes + u * kLanes;
+      if (d < p.head_dim) scratch.queries[i][d] = elements[u] * factor;
+    }
+  });
 }
 
-/// Finds and loads keys [position, position + count).
-FORETOKEN_DEVICE void load_keys(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, uint32_t position,
+/// Finds keys [position, position + count) of the caches.
+FORETOKEN_DEVICE void find_keys(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, uint32_t position,
                                 uint32_t count, AttentionScratch& scratch) {
   if (threadIdx.x < count) {
     const uint32_t at = position + threadIdx.x;
@@ -98,25 +149,65 @@ FORETOKEN_DEVICE void load_keys(const GatedAttentionParams& p, const RowGroup& r
     scratch.offsets[threadIdx.x] = (slot * p.num_key_heads + key_head) * p.head_dim;
   }
   __syncthreads();
-  const uint32_t warp = threadIdx.x / kLanes;
-  for (uint32_t j = warp; j < count; j += kAttentionThreads / kLanes) {
-    for (uint32_t d = threadIdx.x % kLanes; d < p.head_dim; d += kLanes) {
-      scratch.keys[j * kKeyStride + d] = load_cache(p.k_cache, scratch.offsets[j] + d, p.cache_format);
-    }
-  }
-  __syncthreads();
 }
 
-/// Thread (query, key): the score, then the query's shares of these keys. Warp i keeps query i's maximum and sum.
+/// A tile of keys or values on its way from a cache: vector threadIdx.x, threadIdx.x + kAttentionThreads, ... of it.
+template <class Cache>
+struct TileVectors {
+  static constexpr uint32_t kCount = kKeys * kMaxAttentionHeadDim / Cache::kPerVector / kAttentionThreads;
+  uint4 vector[kCount];
+
+  FORETOKEN_DEVICE void load(uint64_t cache, uint32_t head_dim, uint32_t count, const AttentionScratch& scratch) {
+    const uint32_t per_key = head_dim / Cache::kPerVector;
+#pragma unroll
+    for (uint32_t u = 0; u < kCount; ++u) {
+      const uint32_t at = threadIdx.x + u * kAttentionThreads;
+      if (at >= count * per_key) continue;
+      const uint64_t element = scratch.offsets[at / per_key] + at % per_key * Cache::kPerVector;
+      vector[u] = *pointer<const uint4>(cache + element * (sizeof(uint4) / Cache::kPerVector));
+    }
+  }
+  FORETOKEN_DEVICE void store(uint32_t head_dim, uint32_t count, AttentionScratch& scratch) const {
+    const uint32_t per_key = head_dim / Cache::kPerVector;
+#pragma unroll
+    for (uint32_t u = 0; u < kCount; ++u) {
+      const uint32_t at = threadIdx.x + u * kAttentionThreads;
+      if (at >= count * per_key) continue;
+      float elements[Cache::kPerVector];
+      Cache::unpack(vector[u], elements);
+      float* target = scratch.tile + at / per_key * kTileStride + at % per_key * Cache::kPerVector;
+#pragma unroll
+      for (uint32_t i = 0; i < Cache::kPerVector; ++i) target[i] = elements[i];
+    }
+  }
+};
+
+/// A tile element by element, for heads that are no whole number of vectors.
+template <class Cache>
+FORETOKEN_DEVICE void copy_tile(uint64_t cache, uint32_t head_dim, uint32_t count, AttentionScratch& scratch) {
+  for (uint32_t j = threadIdx.x / kLanes; j < count; j += kAttentionWarps) {
+    for (uint32_t d = threadIdx.x % kLanes; d < head_dim; d += kLanes) {
+      scratch.tile[j * kTileStride + d] = Cache::load(cache, scratch.offsets[j] + d);
+    }
+  }
+}
+
+/// Maximum and sum of a query over the keys of its split so far. Warp i has those of query i.
+struct Running {
+  float maximum;
+  float sum;
+};
+
+/// Thread (query, key): the score, then the query's shares of these keys.
 FORETOKEN_DEVICE void score_keys(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, QueryTile tile,
-                                 uint32_t position, uint32_t count, AttentionScratch& scratch) {
+                                 uint32_t position, uint32_t count, AttentionScratch& scratch, Running& running) {
   const uint32_t i = threadIdx.x / kKeys;
   const uint32_t j = threadIdx.x % kKeys;
   if (i < tile.count) {
     const QueryIndex at = query_index(p, key_head, tile.first + i);
     float score = -INFINITY;
     if (j < count && position + j < rows.first_length + at.row) {
-      const float* key = scratch.keys + j * kKeyStride;
+      const float* key = scratch.tile + j * kTileStride;
       float part[4] = {};
       uint32_t d = 0;
       for (; d + 4 <= p.head_dim; d += 4) {
@@ -126,18 +217,13 @@ FORETOKEN_DEVICE void score_keys(const GatedAttentionParams& p, const RowGroup& 
       for (; d < p.head_dim; ++d) part[0] = fmaf(scratch.queries[i][d], key[d], part[0]);
       score = (part[0] + part[1]) + (part[2] + part[3]);
     }
-    const float before = scratch.maximum[i];
-    const float maximum = fmaxf(before, lane_max(score));
+    const float maximum = fmaxf(running.maximum, lane_max(score));
     // A query may have no key among these: then nothing changes, and -inf - -inf must not be taken.
     const float share = score == -INFINITY ? 0.0F : expf(score - maximum);
-    const float rescale = before == maximum ? 1.0F : expf(before - maximum);
-    const float sum = lane_sum(share);
+    const float rescale = running.maximum == maximum ? 1.0F : expf(running.maximum - maximum);
+    running = {maximum, fmaf(running.sum, rescale, lane_sum(share))};
     scratch.shares[i][j] = share;
-    if (j == 0) {
-      scratch.rescale[i] = rescale;
-      scratch.maximum[i] = maximum;
-      scratch.sum[i] = fmaf(scratch.sum[i], rescale, sum);
-    }
+    if (j == 0) scratch.rescale[i] = rescale;
   }
   __syncthreads();
 }
@@ -145,17 +231,17 @@ FORETOKEN_DEVICE void score_keys(const GatedAttentionParams& p, const RowGroup& 
 /// Thread d: adds element d of the values, shared out, to what each query has.
 FORETOKEN_DEVICE void add_values(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, QueryTile tile,
                                  uint32_t position, uint32_t count, const AttentionScratch& scratch, float (&mixed)[kQueries]) {
-  if (threadIdx.x >= p.head_dim) return;
   uint32_t visible[kQueries];  // keys of these that each query sees: what it must not see may hold anything
 #pragma unroll
   for (uint32_t i = 0; i < kQueries; ++i) {
     const uint32_t end = i < tile.count ? rows.first_length + query_index(p, key_head, tile.first + i).row : 0;
     visible[i] = end > position ? smaller(end - position, count) : 0;
-    mixed[i] *= scratch.rescale[i];
+    if (i < tile.count) mixed[i] *= scratch.rescale[i];
   }
-#pragma unroll 8
+  if (threadIdx.x >= p.head_dim) return;
+#pragma unroll 2
   for (uint32_t j = 0; j < count; ++j) {
-    const float value = load_cache(p.v_cache, scratch.offsets[j] + threadIdx.x, p.cache_format);
+    const float value = scratch.tile[j * kTileStride + threadIdx.x];
 #pragma unroll
     for (uint32_t i = 0; i < kQueries; ++i) {
       if (j < visible[i]) mixed[i] = fmaf(scratch.shares[i][j], value, mixed[i]);
@@ -164,23 +250,42 @@ FORETOKEN_DEVICE void add_values(const GatedAttentionParams& p, const RowGroup& 
 }
 
 /// The queries of a tile over positions [begin, end): `mixed` holds element threadIdx.x of each, not yet divided by the sum.
+template <class Cache>
 FORETOKEN_DEVICE void attend_split(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, QueryTile tile,
                                    uint32_t begin, uint32_t end, AttentionScratch& scratch, float (&mixed)[kQueries]) {
-  __syncthreads();
-  if (threadIdx.x < kQueries) {
-    scratch.maximum[threadIdx.x] = -INFINITY;
-    scratch.sum[threadIdx.x] = 0.0F;
-    scratch.rescale[threadIdx.x] = 1.0F;
-  }
+  Running running{-INFINITY, 0.0F};
 #pragma unroll
   for (uint32_t i = 0; i < kQueries; ++i) mixed[i] = 0.0F;
+  const bool whole_vectors = p.head_dim % Cache::kPerVector == 0 && (p.k_cache | p.v_cache) % sizeof(uint4) == 0;
   for (uint32_t position = begin; position < end; position += kKeys) {
     const uint32_t count = smaller(kKeys, end - position);
-    load_keys(p, rows, key_head, position, count, scratch);
-    score_keys(p, rows, key_head, tile, position, count, scratch);
-    add_values(p, rows, key_head, tile, position, count, scratch, mixed);
+    __syncthreads();  // the tile before has been used
+    find_keys(p, rows, key_head, position, count, scratch);
+    TileVectors<Cache> values;
+    if (whole_vectors) {
+      TileVectors<Cache> keys;
+      keys.load(p.k_cache, p.head_dim, count, scratch);
+      values.load(p.v_cache, p.head_dim, count, scratch);
+      keys.store(p.head_dim, count, scratch);
+    } else {
+      copy_tile<Cache>(p.k_cache, p.head_dim, count, scratch);
+    }
     __syncthreads();
+    score_keys(p, rows, key_head, tile, position, count, scratch, running);
+    if (whole_vectors) {
+      values.store(p.head_dim, count, scratch);
+    } else {
+      copy_tile<Cache>(p.v_cache, p.head_dim, count, scratch);
+    }
+    __syncthreads();
+    add_values(p, rows, key_head, tile, position, count, scratch, mixed);
   }
+  const uint32_t i = threadIdx.x / kLanes;
+  if (i < tile.count && threadIdx.x % kLanes == 0) {
+    scratch.maximum[i] = running.maximum;
+    scratch.sum[i] = running.sum;
+  }
+  __syncthreads();
 }
 
 /// Rows of the group whose splits are `size` long: they follow each other, because lengths do.
@@ -198,9 +303,8 @@ FORETOKEN_DEVICE RowRange rows_of_size(const RowGroup& rows, uint32_t size) {
   return range;
 }
 
-__global__ void __launch_bounds__(kAttentionThreads) gated_attention_split(const GatedAttentionParams p) {
-  begin_kernel();
-  __shared__ AttentionScratch scratch;
+template <class Cache>
+FORETOKEN_DEVICE void attend_and_store_split(const GatedAttentionParams& p, AttentionScratch& scratch) {
   const uint32_t split = blockIdx.x;
   const uint32_t key_head = blockIdx.y;
   const RowGroup rows = row_group(p, blockIdx.z / p.num_row_groups, blockIdx.z % p.num_row_groups);
@@ -219,7 +323,7 @@ __global__ void __launch_bounds__(kAttentionThreads) gated_attention_split(const
       float mixed[kQueries];
       __syncthreads();
       load_queries(p, rows, key_head, tile, scratch);
-      attend_split(p, rows, key_head, tile, begin, end, scratch, mixed);
+      attend_split<Cache>(p, rows, key_head, tile, begin, end, scratch, mixed);
 #pragma unroll
       for (uint32_t i = 0; i < kQueries; ++i) {
         if (i >= tile.count) continue;
@@ -233,6 +337,12 @@ __global__ void __launch_bounds__(kAttentionThreads) gated_attention_split(const
       }
     }
   }
+}
+
+__global__ void __launch_bounds__(kAttentionThreads) gated_attention_split(const GatedAttentionParams p) {
+  begin_kernel();
+  __shared__ AttentionScratch scratch;
+  with_cache(p.cache_format, [&](auto cache) { attend_and_store_split<decltype(cache)>(p, scratch); });
 }
 
 /// What the splits of a query have given so far: one element of the mixed values, the maximum and the sum.
@@ -291,9 +401,8 @@ __global__ void __launch_bounds__(kAttentionThreads) gated_attention_combine(con
   store_gated(p, row, head, merged);
 }
 
-__global__ void __launch_bounds__(kAttentionThreads) gated_attention_rows(const GatedAttentionParams p) {
-  begin_kernel();
-  __shared__ AttentionScratch scratch;
+template <class Cache>
+FORETOKEN_DEVICE void attend_rows(const GatedAttentionParams& p, AttentionScratch& scratch) {
   const uint32_t key_head = blockIdx.y;
   const RowGroup rows = row_group(p, blockIdx.z, blockIdx.x);
   if (rows.num_rows == 0) return;
@@ -313,7 +422,7 @@ __global__ void __launch_bounds__(kAttentionThreads) gated_attention_rows(const 
       load_queries(p, rows, key_head, tile, scratch);
       for (uint32_t begin = 0; begin < last_length; begin += size) {
         float mixed[kQueries];
-        attend_split(p, rows, key_head, tile, begin, smaller(begin + size, last_length), scratch, mixed);
+        attend_split<Cache>(p, rows, key_head, tile, begin, smaller(begin + size, last_length), scratch, mixed);
 #pragma unroll
         for (uint32_t i = 0; i < kQueries; ++i) {
           if (i >= tile.count) continue;
@@ -329,6 +438,12 @@ __global__ void __launch_bounds__(kAttentionThreads) gated_attention_rows(const 
       }
     }
   }
+}
+
+__global__ void __launch_bounds__(kAttentionThreads) gated_attention_rows(const GatedAttentionParams p) {
+  begin_kernel();
+  __shared__ AttentionScratch scratch;
+  with_cache(p.cache_format, [&](auto cache) { attend_rows<decltype(cache)>(p, scratch); });
 }
 
 }  // namespace

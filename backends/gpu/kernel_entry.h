@@ -13,8 +13,9 @@ namespace foretoken::gpu {
 struct KernelEntry {
   std::string name;
   size_t params_bytes;
-  const void* function;  // the host's handle of the kernel
-  uint32_t num_threads;  // of a work group: fixed by the kernel, never by its caller
+  const void* function;        // the host's handle of the kernel
+  uint32_t num_threads;        // of a work group: fixed by the kernel, never by its caller
+  bool makes_weights = false;  // writes what later kernels may read before they have waited for it: weights
 };
 
 using KernelList = std::vector<KernelEntry>;
@@ -27,6 +28,14 @@ KernelEntry kernel_entry(std::string name, void (*kernel)(Params), uint32_t num_
           .params_bytes = sizeof(Params),
           .function = reinterpret_cast<const void*>(kernel),
           .num_threads = num_threads};
+}
+
+/// Likewise, for a kernel that writes weights.
+template <class Params>
+KernelEntry weight_maker_entry(std::string name, void (*kernel)(Params), uint32_t num_threads) {
+  KernelEntry entry = kernel_entry(std::move(name), kernel, num_threads);
+  entry.makes_weights = true;
+  return entry;
 }
 
 }  // namespace foretoken::gpu

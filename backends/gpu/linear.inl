@@ -36,7 +36,7 @@ FORETOKEN_DEVICE WeightRows weight_rows(const WeightParams& w, uint32_t n, uint3
 
 template <class Format, int kRows, bool kAligned>
 __global__ void __launch_bounds__(kLinearThreads) linear(const LinearParams p) {
-  begin_kernel();
+  allow_next();
   __shared__ TileSums<kRows> tile;
   const uint32_t warp = threadIdx.x / kLanes;
   const uint32_t groups = kLinearWarps / p.num_slices;
@@ -45,8 +45,11 @@ __global__ void __launch_bounds__(kLinearThreads) linear(const LinearParams p) {
   const auto x = activation_rows<kRows>(p.x, p.x_stride, first_row, p.num_rows, p.x_is_bf16 != 0);
   const WeightRows rows =
       weight_rows<Format>(p.weight, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
+  const uint32_t slice = warp % p.num_slices;
+  const TileCodes codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+  wait_for_previous();
   float sums[kWarpColumns * kRows] = {};
-  add_slice<Format, kWarpColumns, kRows, kAligned>(p.weight, rows, x, p.in_features, warp % p.num_slices, p.num_slices, sums);
+  add_slice<Format, kWarpColumns, kRows, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
   tile.store(sums);
 
   constexpr uint32_t kValues = kWarpColumns * kRows;
@@ -64,7 +67,7 @@ __global__ void __launch_bounds__(kLinearThreads) linear(const LinearParams p) {
 /// A tile is two columns: two rows of gate, then the same two of up.
 template <class Format, int kRows, bool kAligned>
 __global__ void __launch_bounds__(kLinearThreads) linear_silu_mul(const LinearParams p) {
-  begin_kernel();
+  allow_next();
   __shared__ TileSums<kRows> tile;
   constexpr uint32_t kColumns = kWarpColumns / 2;
   const uint32_t warp = threadIdx.x / kLanes;
@@ -81,8 +84,11 @@ __global__ void __launch_bounds__(kLinearThreads) linear_silu_mul(const LinearPa
   }
   rows.first_scale = p.weight.scale;
   rows.second_scale = p.second.scale;
+  const uint32_t slice = warp % p.num_slices;
+  const TileCodes codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+  wait_for_previous();
   float sums[kWarpColumns * kRows] = {};
-  add_slice<Format, kColumns, kRows, kAligned>(p.weight, rows, x, p.in_features, warp % p.num_slices, p.num_slices, sums);
+  add_slice<Format, kColumns, kRows, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
   tile.store(sums);
 
   constexpr uint32_t kValues = kColumns * kRows;
@@ -103,7 +109,7 @@ __global__ void __launch_bounds__(kLinearThreads) linear_silu_mul(const LinearPa
 template <class Format, int kRows, bool kAligned>
 __global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgmaxParams p) {
   static_assert(kRows <= int{kLinearWarps});
-  begin_kernel();
+  allow_next();
   __shared__ TileSums<kRows> tile;
   const uint32_t warp = threadIdx.x / kLanes;
   const uint32_t lane = threadIdx.x % kLanes;
@@ -111,14 +117,21 @@ __global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgm
   const uint32_t first_row = blockIdx.y * kRows;
   const uint32_t columns = groups * kWarpColumns;
   const auto x = activation_rows<kRows>(p.x, p.x_stride, first_row, p.num_rows, p.x_is_bf16 != 0);
+  const uint32_t slice = warp % p.num_slices;
+  const uint32_t warp_column = warp / p.num_slices * kWarpColumns;
+  const uint32_t part_column = blockIdx.x * p.tiles_per_part * columns;
+  WeightRows rows = weight_rows<Format>(p.weight, part_column + warp_column, p.out_features, p.in_features);
+  TileCodes codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+  wait_for_previous();
   RowBest row = RowBest::nothing();
   for (uint32_t t = 0; t < p.tiles_per_part; ++t) {
-    const uint32_t first_column = (blockIdx.x * p.tiles_per_part + t) * columns;
+    const uint32_t first_column = part_column + t * columns;
     if (first_column >= p.out_features) break;
-    const WeightRows rows =
-        weight_rows<Format>(p.weight, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
     float sums[kWarpColumns * kRows] = {};
-    add_slice<Format, kWarpColumns, kRows, kAligned>(p.weight, rows, x, p.in_features, warp % p.num_slices, p.num_slices, sums);
+    add_slice<Format, kWarpColumns, kRows, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
+    // The next tile is on its way while this one is summed up; past the last one the last row is loaded again.
+    rows = weight_rows<Format>(p.weight, first_column + columns + warp_column, p.out_features, p.in_features);
+    codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
     tile.store(sums);
     if (warp >= kRows) continue;
     const uint32_t column = first_column + lane;

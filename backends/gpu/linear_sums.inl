@@ -14,22 +14,12 @@ struct ActivationRows {
   bool is_bf16;
 };
 
-/// kPart elements of a row from element k, zeros from element `end` on (unaligned loads only).
-template <uint32_t kPart, bool kAligned, int kRows>
-FORETOKEN_DEVICE void load_activations(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t end, float (&values)[kPart]) {
-  if constexpr (!kAligned) {
-    for (uint32_t i = 0; i < kPart; ++i) values[i] = k + i < end ? load_float(x.base, x.offset[r] + k + i, x.is_bf16) : 0.0F;
-  } else if (x.is_bf16) {
-    const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 2;
-    for (uint32_t i = 0; i < kPart; i += 4) {
-      const uint2 four = *pointer<const uint2>(address + i * 2);
-      values[i] = bits_to_float(four.x << 16);
-      values[i + 1] = bits_to_float(four.x & 0xffff0000U);
-      values[i + 2] = bits_to_float(four.y << 16);
-      values[i + 3] = bits_to_float(four.y & 0xffff0000U);
-    }
-  } else {
+/// How activations are read: whole vectors of one type, or any memory element by element, zeros from element `end` on.
+struct F32Vectors {
+  template <uint32_t kPart, int kRows>
+  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t /*end*/, float (&values)[kPart]) {
     const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 4;
+#pragma unroll
     for (uint32_t i = 0; i < kPart; i += 4) {
       const float4 four = *pointer<const float4>(address + i * 4);
       values[i] = four.x;
@@ -38,7 +28,27 @@ FORETOKEN_DEVICE void load_activations(const ActivationRows<kRows>& x, int r, ui
       values[i + 3] = four.w;
     }
   }
-}
+};
+struct Bf16Vectors {
+  template <uint32_t kPart, int kRows>
+  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t /*end*/, float (&values)[kPart]) {
+    const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 2;
+#pragma unroll
+    for (uint32_t i = 0; i < kPart; i += 4) {
+      const uint2 four = *pointer<const uint2>(address + i * 2);
+      values[i] = bits_to_float(four.x << 16);
+      values[i + 1] = bits_to_float(four.x & 0xffff0000U);
+      values[i + 2] = bits_to_float(four.y << 16);
+      values[i + 3] = bits_to_float(four.y & 0xffff0000U);
+    }
+  }
+};
+struct AnyElements {
+  template <uint32_t kPart, int kRows>
+  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t end, float (&values)[kPart]) {
+    for (uint32_t i = 0; i < kPart; ++i) values[i] = k + i < end ? load_float(x.base, x.offset[r] + k + i, x.is_bf16) : 0.0F;
+  }
+};
 
 /// The weight rows of a tile. The first kFirst have their scales at `first_scale`, the others at `second_scale`.
 struct WeightRows {
@@ -48,79 +58,124 @@ struct WeightRows {
   uint64_t second_scale;
 };
 
-/// Adds a lane's share of one slice: sums[c * kRows + r] over its vectors, in order.
-template <class Format, int kFirst, int kRows, bool kAligned>
-FORETOKEN_DEVICE void add_slice(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x,
-                                uint32_t in_features, uint32_t slice, uint32_t num_slices, float (&sums)[kWarpColumns * kRows]) {
-  constexpr uint32_t kVector = Format::kVector;
+/// One vector of each weight row of a tile.
+struct TileCodes {
+  Codes row[kWarpColumns];
+};
+
+/// A lane's first element of a slice, and how far its next one is.
+template <class Format>
+FORETOKEN_DEVICE uint32_t first_element(uint32_t slice) {
+  return (slice * kLanes + threadIdx.x % kLanes) * Format::kVector;
+}
+
+/// The vectors at element k; nothing from the end of the rows on.
+template <class Format, bool kAligned>
+FORETOKEN_DEVICE TileCodes load_tile(const WeightRows& rows, uint32_t k, uint32_t in_features) {
+  TileCodes codes{};
+  if (k >= in_features) return codes;
+#pragma unroll
+  for (uint32_t c = 0; c < kWarpColumns; ++c) {
+    const uint64_t address = rows.codes[c] + Format::bytes(k);
+    if constexpr (kAligned) {
+      codes.row[c] = load_codes(address);
+    } else {
+      codes.row[c] = load_code_bytes(address, static_cast<uint32_t>(Format::bytes(smaller(Format::kVector, in_features - k))));
+    }
+  }
+  return codes;
+}
+
+/// Adds the products of the vectors at element k: sums[c * kRows + r].
+template <class Format, class Activations, int kFirst, int kRows, bool kAligned>
+FORETOKEN_DEVICE void add_tile(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x,
+                               const TileCodes& codes, uint32_t k, uint32_t in_features, float (&sums)[kWarpColumns * kRows]) {
   constexpr uint32_t kPart = Format::kPart;
-  const uint32_t lane = threadIdx.x % kLanes;
-#pragma unroll(kRows <= 2 && kAligned ? 4 : 1)
-  for (uint32_t k = (slice * kLanes + lane) * kVector; k < in_features; k += num_slices * kLanes * kVector) {
-    Codes codes[kWarpColumns];
+#pragma unroll
+  for (uint32_t part = 0; part < Format::kVector / kPart; ++part) {
+    const uint32_t at = k + part * kPart;
+    float weight[kWarpColumns][kPart];
+    float inner[kWarpColumns];
 #pragma unroll
     for (int c = 0; c < int{kWarpColumns}; ++c) {
-      const uint64_t address = rows.codes[c] + Format::bytes(k);
-      if constexpr (kAligned) {
-        codes[c] = load_codes(address);
-      } else {
-        codes[c] = load_code_bytes(address, static_cast<uint32_t>(Format::bytes(smaller(kVector, in_features - k))));
+      Format::decode(codes.row[c], part, weight[c]);
+      if constexpr (Format::kScalesInside) {
+        const uint64_t scale = c < kFirst ? rows.first_scale : rows.second_scale;
+        inner[c] = kAligned || at < in_features ? Format::inner_scale(w, scale, rows.index[c], at) : 0.0F;
       }
     }
 #pragma unroll
-    for (uint32_t part = 0; part < kVector / kPart; ++part) {
-      const uint32_t at = k + part * kPart;
-      float weight[kWarpColumns][kPart];
-      float inner[kWarpColumns];
+    for (int r = 0; r < kRows; ++r) {
+      float activation[kPart];
+      Activations::load(x, r, at, in_features, activation);
 #pragma unroll
       for (int c = 0; c < int{kWarpColumns}; ++c) {
-        Format::decode(codes[c], part, weight[c]);
+        float& sum = sums[c * kRows + r];
         if constexpr (Format::kScalesInside) {
-          const uint64_t scale = c < kFirst ? rows.first_scale : rows.second_scale;
-          inner[c] = kAligned || at < in_features ? Format::inner_scale(w, scale, rows.index[c], at) : 0.0F;
-        }
-      }
+          float dot = 0.0F;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        float activation[kPart];
-        load_activations<kPart, kAligned>(x, r, at, in_features, activation);
+          for (uint32_t i = 0; i < kPart; ++i) dot = fmaf(weight[c][i], activation[i], dot);
+          sum = fmaf(inner[c], dot, sum);
+        } else {
 #pragma unroll
-        for (int c = 0; c < int{kWarpColumns}; ++c) {
-          float& sum = sums[c * kRows + r];
-          if constexpr (Format::kScalesInside) {
-            float dot = 0.0F;
-#pragma unroll
-            for (uint32_t i = 0; i < kPart; ++i) dot = fmaf(weight[c][i], activation[i], dot);
-            sum = fmaf(inner[c], dot, sum);
-          } else {
-#pragma unroll
-            for (uint32_t i = 0; i < kPart; ++i) sum = fmaf(weight[c][i], activation[i], sum);
-          }
+          for (uint32_t i = 0; i < kPart; ++i) sum = fmaf(weight[c][i], activation[i], sum);
         }
       }
     }
   }
 }
 
+/// Adds a lane's share of one slice, in order. `codes` are the vectors at its first element; the next ones are always on their
+/// way while one is multiplied.
+template <class Format, class Activations, int kFirst, int kRows, bool kAligned>
+FORETOKEN_DEVICE void add_vectors(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x, TileCodes codes,
+                                  uint32_t in_features, uint32_t slice, uint32_t num_slices,
+                                  float (&sums)[kWarpColumns * kRows]) {
+  const uint32_t step = num_slices * kLanes * Format::kVector;
+#pragma unroll 1
+  for (uint32_t k = first_element<Format>(slice); k < in_features; k += step) {
+    const TileCodes next = load_tile<Format, kAligned>(rows, k + step, in_features);
+    add_tile<Format, Activations, kFirst, kRows, kAligned>(w, rows, x, codes, k, in_features, sums);
+    codes = next;
+  }
+}
+
+template <class Format, int kFirst, int kRows, bool kAligned>
+FORETOKEN_DEVICE void add_slice(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x,
+                                const TileCodes& codes, uint32_t in_features, uint32_t slice, uint32_t num_slices,
+                                float (&sums)[kWarpColumns * kRows]) {
+  if constexpr (!kAligned) {
+    add_vectors<Format, AnyElements, kFirst, kRows, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
+  } else if (x.is_bf16) {
+    add_vectors<Format, Bf16Vectors, kFirst, kRows, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
+  } else {
+    add_vectors<Format, F32Vectors, kFirst, kRows, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
+  }
+}
+
+/// One step of lane_sums: half of the lanes keep the first half of kWidth values, the others the second half.
+template <int kWidth, int n>
+FORETOKEN_DEVICE void halve_lane_sums(float (&values)[n]) {
+  if constexpr (kWidth > 1) {
+    constexpr int kMask = kLanes / 2 * kWidth / n;
+    const bool upper = (threadIdx.x & kMask) != 0;
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) {
+      const float kept = upper ? values[i + kWidth / 2] : values[i];
+      const float sent = upper ? values[i] : values[i + kWidth / 2];
+      values[i] = kept + lane_xor(sent, kMask);
+    }
+    halve_lane_sums<kWidth / 2>(values);
+  }
+}
+
 /// Sums each of n values over the lanes, n a power of two up to kLanes. Lane l gets the sum of value l / (kLanes / n). Every sum
-/// is the same tree of additions whatever n is.
+/// is the same tree of additions whatever n is. Written as a recursion because the values must stay in registers.
 template <int n>
 FORETOKEN_DEVICE float lane_sums(float (&values)[n]) {
-  const uint32_t lane = threadIdx.x % kLanes;
-  int mask = kLanes / 2;
+  halve_lane_sums<n>(values);
 #pragma unroll
-  for (int width = n; width > 1; width /= 2) {
-    const bool upper = (lane & static_cast<uint32_t>(mask)) != 0;
-#pragma unroll
-    for (int i = 0; i < width / 2; ++i) {
-      const float kept = upper ? values[i + width / 2] : values[i];
-      const float sent = upper ? values[i] : values[i + width / 2];
-      values[i] = kept + lane_xor(sent, mask);
-    }
-    mask /= 2;
-  }
-#pragma unroll
-  for (int rest = kLanes / n / 2; rest > 0; rest /= 2) values[0] += lane_xor(values[0], rest);
+  for (int mask = kLanes / n / 2; mask > 0; mask /= 2) values[0] += lane_xor(values[0], mask);
   return values[0];
 }
 

@@ -7,7 +7,9 @@
 namespace foretoken::gpu {
 namespace {
 
-/// Whether (value, index) comes after `last` in the order of picks: smaller values later, equal ones by index; NaN after all.
+constexpr uint32_t kLaneExperts = kMaxExperts / kLanes;
+
+/// Whether (value, index) comes after `last` in the order of picks: smaller values later, equal ones by index.
 FORETOKEN_DEVICE bool is_after(float value, int32_t index, Candidate last) {
   if (last.index < 0) return true;
   return value < last.value || (value == last.value && index > last.index);
@@ -22,18 +24,28 @@ __global__ void __launch_bounds__(kRouteThreads) moe_topk(const MoeTopkParams p)
   const float* logits = pointer<const float>(p.logits) + row * p.logits_stride;
   auto* ids = pointer<int32_t>(p.topk_ids) + uint64_t{row} * p.top_k;
   auto* weights = pointer<float>(p.topk_weights) + uint64_t{row} * p.top_k;
+  float values[kLaneExperts];
+#pragma unroll
+  for (uint32_t i = 0; i < kLaneExperts; ++i) {
+    const uint32_t e = lane + i * kLanes;
+    const float logit = e < p.num_experts ? logits[e] : -INFINITY;
+    values[i] = logit == logit ? logit : -INFINITY;
+  }
   Candidate last{0.0F, -1};
   float largest = 0.0F;
   float picked = 0.0F;
+#pragma unroll 1
   for (uint32_t s = 0; s < p.top_k; ++s) {
     Candidate best{0.0F, -1};
-    for (uint32_t e = lane; e < p.num_experts; e += kLanes) {
-      const float value = logits[e] == logits[e] ? logits[e] : -INFINITY;
-      if (is_after(value, static_cast<int32_t>(e), last)) best = better(best, Candidate{value, static_cast<int32_t>(e)});
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneExperts; ++i) {
+      const auto e = static_cast<int32_t>(lane + i * kLanes);
+      const bool exists = e < static_cast<int32_t>(p.num_experts);
+      if (exists && is_after(values[i], e, last)) best = better(best, Candidate{values[i], e});
     }
     last = lane_best(best);
     if (s == 0) largest = last.value;
-    const float weight = expf(logits[last.index] - largest);
+    const float weight = expf(last.value - largest);
     picked += weight;
     if (lane == 0) {
       ids[s] = last.index;
@@ -42,7 +54,8 @@ __global__ void __launch_bounds__(kRouteThreads) moe_topk(const MoeTopkParams p)
   }
   float sum = 0.0F;
   if (p.renormalise == 0) {
-    for (uint32_t e = lane; e < p.num_experts; e += kLanes) sum += expf(logits[e] - largest);
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneExperts; ++i) sum += expf(values[i] - largest);
     sum = lane_sum(sum);
   }
   if (lane != 0) return;

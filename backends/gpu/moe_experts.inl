@@ -48,50 +48,67 @@ FORETOKEN_DEVICE ActivationRows<kRows> pair_rows(const MoeExpertsParams& p, cons
   return rows;
 }
 
-/// kGated: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns.
+/// Where a work group works: some columns of one expert.
+struct ExpertPlace {
+  WeightParams weight;
+  WeightRows rows;
+  const int32_t* pairs;
+  uint32_t count;         // pairs of the expert
+  uint32_t first_column;  // of the work group
+};
+
+/// Pairs first .. first + kRows of the expert.
+template <class Format, bool kGated, int kRows, bool kAligned>
+FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& at, uint32_t first, TileSums<kRows>& tile) {
+  constexpr uint32_t kColumns = kGated ? kWarpColumns / 2 : kWarpColumns;
+  constexpr uint32_t kValues = kColumns * kRows;
+  const auto x = pair_rows<kRows>(p, at.pairs, first, at.count);
+  const uint32_t slice = threadIdx.x / kLanes % p.num_slices;
+  const TileCodes codes = load_tile<Format, kAligned>(at.rows, first_element<Format>(slice), p.in_features);
+  float sums[kWarpColumns * kRows] = {};
+  add_slice<Format, kWarpColumns, kRows, kAligned>(at.weight, at.rows, x, codes, p.in_features, slice, p.num_slices, sums);
+  tile.store(sums);
+  const uint32_t group = threadIdx.x / kValues;
+  const uint32_t value = threadIdx.x % kValues;
+  const uint32_t column = at.first_column + group * kColumns + value / kRows;
+  const uint32_t row = first + value % kRows;
+  if (group >= kLinearWarps / p.num_slices || column >= p.out_features || row >= at.count) return;
+  const WeightParams& w = at.weight;
+  float result = tile.value(group, value, p.num_slices) * Format::outer_scale(w, w.scale, w.global_scale, column);
+  if constexpr (kGated) {
+    const float up = tile.value(group, value + kValues, p.num_slices) *
+                     Format::outer_scale(w, w.scale, w.global_scale, column + p.out_features);
+    result = silu(result) * up;
+  }
+  store_float(p.out, static_cast<uint64_t>(at.pairs[row]) * p.out_features + column, result, p.out_is_bf16 != 0);
+}
+
+/// kGated: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns. A pair that is left alone is
+/// computed alone.
 template <class Format, bool kGated, int kRows, bool kAligned>
 __global__ void __launch_bounds__(kLinearThreads) moe_experts(const MoeExpertsParams p) {
   begin_kernel();
   __shared__ TileSums<kRows> tile;
+  __shared__ TileSums<1> single;
   constexpr uint32_t kColumns = kGated ? kWarpColumns / 2 : kWarpColumns;
-  constexpr uint32_t kValues = kColumns * kRows;
   const auto* offsets = pointer<const int32_t>(p.expert_offsets);
   const uint32_t expert = find_active_expert(offsets, p.num_experts, blockIdx.y);
   if (expert == p.num_experts) return;
-  const int32_t* pairs = pointer<const int32_t>(p.expert_pairs) + offsets[expert];
-  const auto count = static_cast<uint32_t>(offsets[expert + 1] - offsets[expert]);
-  const WeightParams w = expert_weight(p.weight, expert);
-
-  const uint32_t warp = threadIdx.x / kLanes;
-  const uint32_t groups = kLinearWarps / p.num_slices;
-  const uint32_t first_column = blockIdx.x * groups * kColumns;
-  WeightRows rows;
+  ExpertPlace at;
+  at.weight = expert_weight(p.weight, expert);
+  at.pairs = pointer<const int32_t>(p.expert_pairs) + offsets[expert];
+  at.count = static_cast<uint32_t>(offsets[expert + 1] - offsets[expert]);
+  at.first_column = blockIdx.x * (kLinearWarps / p.num_slices) * kColumns;
 #pragma unroll
   for (uint32_t c = 0; c < kWarpColumns; ++c) {
-    const uint32_t n = smaller(first_column + warp / p.num_slices * kColumns + c % kColumns, p.out_features - 1);
-    rows.index[c] = n + (c / kColumns) * p.out_features;
-    rows.codes[c] = w.codes + Format::bytes(uint64_t{rows.index[c]} * p.in_features);
+    const uint32_t column = at.first_column + threadIdx.x / kLanes / p.num_slices * kColumns + c % kColumns;
+    at.rows.index[c] = smaller(column, p.out_features - 1) + c / kColumns * p.out_features;
+    at.rows.codes[c] = at.weight.codes + Format::bytes(uint64_t{at.rows.index[c]} * p.in_features);
   }
-  rows.first_scale = rows.second_scale = w.scale;
-
-  const uint32_t group = threadIdx.x / kValues;
-  const uint32_t value = threadIdx.x % kValues;
-  const uint32_t column = first_column + group * kColumns + value / kRows;
-  for (uint32_t first = 0; first < count; first += kRows) {
-    const auto x = pair_rows<kRows>(p, pairs, first, count);
-    float sums[kWarpColumns * kRows] = {};
-    add_slice<Format, kWarpColumns, kRows, kAligned>(w, rows, x, p.in_features, warp % p.num_slices, p.num_slices, sums);
-    tile.store(sums);
-    const uint32_t row = first + value % kRows;
-    if (group >= groups || column >= p.out_features || row >= count) continue;
-    float result = tile.value(group, value, p.num_slices) * Format::outer_scale(w, w.scale, w.global_scale, column);
-    if constexpr (kGated) {
-      const float up = tile.value(group, value + kValues, p.num_slices) *
-                       Format::outer_scale(w, w.scale, w.global_scale, column + p.out_features);
-      result = silu(result) * up;
-    }
-    store_float(p.out, static_cast<uint64_t>(pairs[row]) * p.out_features + column, result, p.out_is_bf16 != 0);
-  }
+  at.rows.first_scale = at.rows.second_scale = at.weight.scale;
+  uint32_t first = 0;
+  for (; first + 1 < at.count; first += kRows) expert_tile<Format, kGated, kRows, kAligned>(p, at, first, tile);
+  if (first < at.count) expert_tile<Format, kGated, 1, kAligned>(p, at, first, single);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 namespace foretoken::gpu {
 
 inline constexpr uint32_t kRouteThreads = 128;  // a warp per row
+/// Most experts that a router chooses from: a warp keeps their logits.
+inline constexpr uint32_t kMaxExperts = 512;
 inline constexpr uint32_t kGroupThreads = 1024;
 inline constexpr uint32_t kJoinThreads = 128;
 

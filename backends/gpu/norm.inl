@@ -7,61 +7,107 @@
 namespace foretoken::gpu {
 namespace {
 
-constexpr int kNormUnroll = 8;  // loads of a thread that are under way together
+constexpr uint32_t kNormHeld = 10;  // elements of a row that a thread keeps: rows up to kNormHeld * kNormThreads are read once
+
+FORETOKEN_DEVICE void store_norm(const RmsNormParams& p, uint32_t h, float value, float factor, float weight) {
+  store_float(p.out, blockIdx.x * p.out_stride + h, value * factor * (1.0F + weight), p.out_is_bf16 != 0);
+}
 
 __global__ void __launch_bounds__(kNormThreads) rms_norm(const RmsNormParams p) {
-  begin_kernel();
+  allow_next();
   __shared__ float scratch[kNormThreads / kLanes];
+  const float* weights = pointer<const float>(p.weight);
+  const auto store_residual = [&p](uint32_t h, float value) {
+    if (p.residual != 0) store_float(p.residual, blockIdx.x * p.residual_stride + h, value, p.residual_is_bf16 != 0);
+  };
+  float weight[kNormHeld];
+#pragma unroll
+  for (uint32_t i = 0; i < kNormHeld; ++i) {
+    const uint32_t h = threadIdx.x + i * kNormThreads;
+    weight[i] = h < p.hidden_size ? weights[h] : 0.0F;
+  }
+  wait_for_previous();
+  float held[kNormHeld];
   const uint64_t x = blockIdx.x * p.x_stride;
   const uint64_t residual = blockIdx.x * p.residual_stride;
-  const bool adds = p.residual != 0;
-  float sum = 0.0F;
-  for (uint32_t base = threadIdx.x; base < p.hidden_size; base += kNormThreads * kNormUnroll) {
+  with_element(p.x_is_bf16, [&](auto element) {
 #pragma unroll
-    for (int u = 0; u < kNormUnroll; ++u) {
-      const uint32_t h = base + static_cast<uint32_t>(u) * kNormThreads;
-      if (h >= p.hidden_size) continue;
-      float value = load_float(p.x, x + h, p.x_is_bf16 != 0);
-      if (adds) {
-        value += load_float(p.residual, residual + h, p.residual_is_bf16 != 0);
-        store_float(p.residual, residual + h, value, p.residual_is_bf16 != 0);
-      }
-      sum = fmaf(value, value, sum);
+    for (uint32_t i = 0; i < kNormHeld; ++i) {
+      const uint32_t h = threadIdx.x + i * kNormThreads;
+      held[i] = h < p.hidden_size ? element.load(p.x, x + h) : 0.0F;
     }
+  });
+  if (p.residual != 0) {
+    with_element(p.residual_is_bf16, [&](auto element) {
+#pragma unroll
+      for (uint32_t i = 0; i < kNormHeld; ++i) {
+        const uint32_t h = threadIdx.x + i * kNormThreads;
+        held[i] += h < p.hidden_size ? element.load(p.residual, residual + h) : 0.0F;
+      }
+    });
+  }
+  float sum = 0.0F;
+#pragma unroll
+  for (uint32_t i = 0; i < kNormHeld; ++i) sum = fmaf(held[i], held[i], sum);
+  for (uint32_t h = threadIdx.x + kNormHeld * kNormThreads; h < p.hidden_size; h += kNormThreads) {
+    float value = load_float(p.x, x + h, p.x_is_bf16 != 0);
+    if (p.residual != 0) value += load_float(p.residual, residual + h, p.residual_is_bf16 != 0);
+    store_residual(h, value);
+    sum = fmaf(value, value, sum);
   }
   sum = group_sum<kNormThreads>(sum, scratch);
   const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.hidden_size) + p.eps);
-  for (uint32_t base = threadIdx.x; base < p.hidden_size; base += kNormThreads * kNormUnroll) {
 #pragma unroll
-    for (int u = 0; u < kNormUnroll; ++u) {
-      const uint32_t h = base + static_cast<uint32_t>(u) * kNormThreads;
-      if (h >= p.hidden_size) continue;
-      const float value =
-          adds ? load_float(p.residual, residual + h, p.residual_is_bf16 != 0) : load_float(p.x, x + h, p.x_is_bf16 != 0);
-      store_float(p.out, blockIdx.x * p.out_stride + h, value * factor * (1.0F + pointer<const float>(p.weight)[h]),
-                  p.out_is_bf16 != 0);
-    }
+  for (uint32_t i = 0; i < kNormHeld; ++i) {
+    const uint32_t h = threadIdx.x + i * kNormThreads;
+    if (h >= p.hidden_size) continue;
+    store_residual(h, held[i]);
+    store_norm(p, h, held[i], factor, weight[i]);
+  }
+  for (uint32_t h = threadIdx.x + kNormHeld * kNormThreads; h < p.hidden_size; h += kNormThreads) {
+    const float value = p.residual != 0 ? load_float(p.residual, residual + h, p.residual_is_bf16 != 0)
+                                        : load_float(p.x, x + h, p.x_is_bf16 != 0);
+    store_norm(p, h, value, factor, weights[h]);
   }
 }
 
+constexpr uint32_t kHeadHeld = kMaxHeadDim / kHeadThreads;  // elements of a head that a thread keeps
+
+/// Loads element threadIdx.x + i * kHeadThreads of a head into values[i].
+FORETOKEN_DEVICE void load_head(uint64_t base, uint64_t first, uint32_t head_dim, uint32_t is_bf16, float (&values)[kHeadHeld]) {
+  with_element(is_bf16, [&](auto element) {
+#pragma unroll
+    for (uint32_t i = 0; i < kHeadHeld; ++i) {
+      const uint32_t d = threadIdx.x + i * kHeadThreads;
+      values[i] = d < head_dim ? element.load(base, first + d) : 0.0F;
+    }
+  });
+}
+
+FORETOKEN_DEVICE float head_factor(const float (&values)[kHeadHeld], uint32_t head_dim, float eps, float* scratch) {
+  float sum = 0.0F;
+#pragma unroll
+  for (uint32_t i = 0; i < kHeadHeld; ++i) sum = fmaf(values[i], values[i], sum);
+  return 1.0F / sqrtf(group_sum<kHeadThreads>(sum, scratch) / static_cast<float>(head_dim) + eps);
+}
+
 __global__ void __launch_bounds__(kHeadThreads) rms_norm_gated(const RmsNormGatedParams p) {
-  begin_kernel();
+  allow_next();
   __shared__ float scratch[kHeadThreads / kLanes];
   const uint64_t head = uint64_t{blockIdx.x} * p.head_dim;
-  const uint64_t x = blockIdx.y * p.x_stride + head;
-  const uint64_t gate = blockIdx.y * p.gate_stride + head;
-  const uint64_t out = blockIdx.y * p.out_stride + head;
-  float sum = 0.0F;
-  for (uint32_t d = threadIdx.x; d < p.head_dim; d += kHeadThreads) {
-    const float value = load_float(p.x, x + d, p.x_is_bf16 != 0);
-    sum = fmaf(value, value, sum);
-  }
-  sum = group_sum<kHeadThreads>(sum, scratch);
-  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.head_dim) + p.eps);
-  for (uint32_t d = threadIdx.x; d < p.head_dim; d += kHeadThreads) {
-    const float value = load_float(p.x, x + d, p.x_is_bf16 != 0);
-    const float opening = silu(load_float(p.gate, gate + d, p.gate_is_bf16 != 0));
-    store_float(p.out, out + d, pointer<const float>(p.weight)[d] * (value * factor) * opening, p.out_is_bf16 != 0);
+  float weight[kHeadHeld];
+  load_head(p.weight, 0, p.head_dim, 0, weight);
+  wait_for_previous();
+  float value[kHeadHeld];
+  float gate[kHeadHeld];
+  load_head(p.x, blockIdx.y * p.x_stride + head, p.head_dim, p.x_is_bf16, value);
+  load_head(p.gate, blockIdx.y * p.gate_stride + head, p.head_dim, p.gate_is_bf16, gate);
+  const float factor = head_factor(value, p.head_dim, p.eps, scratch);
+#pragma unroll
+  for (uint32_t i = 0; i < kHeadHeld; ++i) {
+    const uint32_t d = threadIdx.x + i * kHeadThreads;
+    if (d >= p.head_dim) continue;
+    store_float(p.out, blockIdx.y * p.out_stride + head + d, weight[i] * (value[i] * factor) * silu(gate[i]), p.out_is_bf16 != 0);
   }
 }
 
@@ -113,40 +159,47 @@ FORETOKEN_DEVICE void store_cache(uint64_t cache, uint64_t index, float value, C
 }
 
 __global__ void __launch_bounds__(kHeadThreads) qk_norm_rope_cache(const QkNormRopeCacheParams p) {
-  begin_kernel();
+  allow_next();
   __shared__ float head[kMaxHeadDim];
   __shared__ float scratch[kHeadThreads / kLanes];
   const uint32_t row = blockIdx.y;
   const bool is_query = blockIdx.x < p.num_query_heads;
   const uint32_t h = is_query ? blockIdx.x : blockIdx.x - p.num_query_heads;
+  float norm[kHeadHeld];
+  load_head(is_query ? p.q_norm : p.k_norm, 0, p.head_dim, 0, norm);
+  wait_for_previous();
   const int64_t slot = pointer<const int64_t>(p.slot_mapping)[row];
   if (!is_query && (slot < 0 || slot >= p.num_slots)) return;
-  const uint64_t source =
-      is_query ? row * p.q_gate_stride + uint64_t{h} * 2 * p.head_dim : row * p.k_stride + uint64_t{h} * p.head_dim;
-  const bool is_bf16 = (is_query ? p.q_is_bf16 : p.k_is_bf16) != 0;
-  float sum = 0.0F;
-  for (uint32_t d = threadIdx.x; d < p.head_dim; d += kHeadThreads) {
-    const float value = load_float(is_query ? p.q_gate : p.k, source + d, is_bf16);
-    head[d] = value;
-    sum = fmaf(value, value, sum);
+  const uint64_t head_at = uint64_t{h} * p.head_dim;
+  float value[kHeadHeld];
+  float v[kHeadHeld] = {};
+  if (is_query) {
+    load_head(p.q_gate, row * p.q_gate_stride + 2 * head_at, p.head_dim, p.q_is_bf16, value);
+  } else {
+    load_head(p.k, row * p.k_stride + head_at, p.head_dim, p.k_is_bf16, value);
+    load_head(p.v, row * p.v_stride + head_at, p.head_dim, p.v_is_bf16, v);
   }
-  sum = group_sum<kHeadThreads>(sum, scratch);
-  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.head_dim) + p.eps);
-  const float* norm = pointer<const float>(is_query ? p.q_norm : p.k_norm);
-  for (uint32_t d = threadIdx.x; d < p.head_dim; d += kHeadThreads) head[d] = head[d] * factor * (1.0F + norm[d]);
+  const float factor = head_factor(value, p.head_dim, p.eps, scratch);
+#pragma unroll
+  for (uint32_t i = 0; i < kHeadHeld; ++i) {
+    const uint32_t d = threadIdx.x + i * kHeadThreads;
+    if (d < p.head_dim) head[d] = value[i] * factor * (1.0F + norm[i]);
+  }
   __syncthreads();
   const float* cos_sin = pointer<const float>(p.cos_sin) + uint64_t{row} * p.rotary_dim;
   const uint64_t out = is_query ? (uint64_t{row} * p.num_query_heads + h) * p.head_dim
                                 : (static_cast<uint64_t>(slot) * p.num_key_heads + h) * p.head_dim;
-  for (uint32_t d = threadIdx.x; d < p.head_dim; d += kHeadThreads) {
-    const float value = rotated(head, d, cos_sin, p.rotary_dim);
+#pragma unroll
+  for (uint32_t i = 0; i < kHeadHeld; ++i) {
+    const uint32_t d = threadIdx.x + i * kHeadThreads;
+    if (d >= p.head_dim) continue;
+    const float turned = rotated(head, d, cos_sin, p.rotary_dim);
     if (is_query) {
-      store_float(p.q, out + d, value, p.q_is_bf16 != 0);
-      continue;
+      store_float(p.q, out + d, turned, p.q_is_bf16 != 0);
+    } else {
+      store_cache(p.k_cache, out + d, turned, p.cache_format, p.k_scale);
+      store_cache(p.v_cache, out + d, v[i], p.cache_format, p.v_scale);
     }
-    store_cache(p.k_cache, out + d, value, p.cache_format, p.k_scale);
-    const uint64_t v = row * p.v_stride + uint64_t{h} * p.head_dim + d;
-    store_cache(p.v_cache, out + d, load_float(p.v, v, p.v_is_bf16 != 0), p.cache_format, p.v_scale);
   }
 }
 

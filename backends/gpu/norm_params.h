@@ -9,7 +9,7 @@ namespace foretoken::gpu {
 inline constexpr uint32_t kNormThreads = 512;
 /// One work group per head of a row.
 inline constexpr uint32_t kHeadThreads = 128;
-/// Largest head of qk_norm_rope_cache and rope: it is kept in the group's memory.
+/// Largest head of rms_norm_gated, qk_norm_rope_cache and rope: the group keeps it.
 inline constexpr uint32_t kMaxHeadDim = 512;
 
 /// rms_norm, and add_rms_norm where `residual` is given.

@@ -57,9 +57,32 @@ FORETOKEN_DEVICE uint32_t float_to_e2m1(float value) {
   return code | (value < 0.0F ? 8U : 0U);
 }
 
-/// Element `index` of memory that holds float32 or BF16.
+/// Elements of memory, by type.
+struct F32Element {
+  FORETOKEN_DEVICE static float load(uint64_t base, uint64_t index) { return pointer<const float>(base)[index]; }
+};
+struct Bf16Element {
+  FORETOKEN_DEVICE static float load(uint64_t base, uint64_t index) {
+    return bf16_to_float(pointer<const uint16_t>(base)[index]);
+  }
+};
+struct E4m3Element {
+  FORETOKEN_DEVICE static float load(uint64_t base, uint64_t index) { return e4m3_to_float(pointer<const uint8_t>(base)[index]); }
+};
+
+/// Calls `use` with the type of the elements: one branch for all the loads in it, so that they can be under way together.
+template <class Use>
+FORETOKEN_DEVICE void with_element(uint32_t is_bf16, Use use) {
+  if (is_bf16 != 0) {
+    use(Bf16Element{});
+  } else {
+    use(F32Element{});
+  }
+}
+
+/// One element of memory that holds float32 or BF16.
 FORETOKEN_DEVICE float load_float(uint64_t base, uint64_t index, bool is_bf16) {
-  return is_bf16 ? bf16_to_float(pointer<const uint16_t>(base)[index]) : pointer<const float>(base)[index];
+  return is_bf16 ? Bf16Element::load(base, index) : F32Element::load(base, index);
 }
 FORETOKEN_DEVICE void store_float(uint64_t base, uint64_t index, float value, bool is_bf16) {
   if (is_bf16) {

@@ -15,11 +15,25 @@ namespace foretoken::gpu {
 /// Lanes that exchange values: a warp.
 inline constexpr int kLanes = 32;
 
-/// First statement of every kernel: lets the next one be launched, and waits for what the one before wrote.
-FORETOKEN_DEVICE void begin_kernel() {
+/// Lets the next kernel be launched while this one runs: it starts with what needs no result of this one.
+FORETOKEN_DEVICE void allow_next() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+/// Waits for what the kernels before wrote. Until then a kernel may read its parameters, and memory that no kernel of the step
+/// writes: weights. Every thread calls it.
+FORETOKEN_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// First statement of a kernel that has nothing to do before.
+FORETOKEN_DEVICE void begin_kernel() {
+  allow_next();
+  wait_for_previous();
 }
 
 template <class T>

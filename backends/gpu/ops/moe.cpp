@@ -39,7 +39,7 @@ void add_moe_route(OpTable& table, const KernelModule& module) {
         group(cmd, Grid{1}, group_params, accesses);
       },
       [](const MoeRoute& op) {
-        if (op.topk_ids.dim(1) <= op.logits.dim(1)) return Availability::yes();
+        if (op.topk_ids.dim(1) <= op.logits.dim(1)) return dim_at_most(op.logits, 1, kMaxExperts, "router outputs");
         return Availability::no("top-" + std::to_string(op.topk_ids.dim(1)) + " of only " + std::to_string(op.logits.dim(1)) +
                                 " experts");
       });

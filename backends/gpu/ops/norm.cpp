@@ -48,7 +48,8 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
   });
 
   table.add<RmsNormGated>(
-      "gpu", [gated = module.resolve<RmsNormGatedParams>("rms_norm_gated")](CommandList& cmd, const RmsNormGated& op) {
+      "gpu",
+      [gated = module.resolve<RmsNormGatedParams>("rms_norm_gated")](CommandList& cmd, const RmsNormGated& op) {
         gated(cmd, Grid{extent(op.x, 1), extent(op.x, 0)},
               {.x = op.x.address(),
                .gate = op.gate.address(),
@@ -64,7 +65,8 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
                .out_is_bf16 = is_bf16(op.out),
                .reserved = 0},
               accesses_of(op));
-      });
+      },
+      [](const RmsNormGated& op) { return dim_at_most(op.x, 2, kMaxHeadDim, "heads"); });
 }
 
 void add_ropes(OpTable& table, const KernelModule& module) {
