@@ -9,17 +9,26 @@ namespace {
 
 /// The slot-th expert that has pairs, or num_experts when there are fewer. All lanes of a warp call it.
 FORETOKEN_DEVICE uint32_t find_active_expert(const int32_t* offsets, uint32_t num_experts, uint32_t slot) {
+  constexpr uint32_t kTogether = 8;  // warps' worth of offsets that are under way together
   uint32_t seen = 0;
-  for (uint32_t base = 0; base < num_experts; base += kLanes) {
-    const uint32_t expert = base + threadIdx.x % kLanes;
-    uint32_t active = lane_ballot(expert < num_experts && offsets[expert] != offsets[expert + 1]);
-    const auto count = static_cast<uint32_t>(__popc(active));
-    if (slot >= seen + count) {
-      seen += count;
-      continue;
+  for (uint32_t base = 0; base < num_experts; base += kTogether * kLanes) {
+    bool active[kTogether];
+#pragma unroll
+    for (uint32_t i = 0; i < kTogether; ++i) {
+      const uint32_t expert = base + i * kLanes + threadIdx.x % kLanes;
+      active[i] = expert < num_experts && offsets[expert] != offsets[expert + 1];
     }
-    for (; seen < slot; ++seen) active &= active - 1;
-    return base + static_cast<uint32_t>(__ffs(static_cast<int>(active))) - 1;
+#pragma unroll
+    for (uint32_t i = 0; i < kTogether; ++i) {
+      uint32_t lanes = lane_ballot(active[i]);
+      const auto count = static_cast<uint32_t>(__popc(lanes));
+      if (slot >= seen + count) {
+        seen += count;
+        continue;
+      }
+      for (; seen < slot; ++seen) lanes &= lanes - 1;
+      return base + i * kLanes + static_cast<uint32_t>(__ffs(static_cast<int>(lanes))) - 1;
+    }
   }
   return num_experts;
 }

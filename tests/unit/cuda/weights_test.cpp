@@ -20,6 +20,7 @@ TEST(GpuWeights, SlicesFillTheDeviceAndNoMore) {
   EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 2048}), 512), 8U);
   EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 512}), 512), 2U) << "a warp needs a whole step of its own";
   EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 17}), 512), 1U);
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {128, 1024, 2048}), 1024), 1U) << "several experts are read at a time";
   EXPECT_EQ(num_slices(weight(WeightFormat::kNvfp4, {512, 2048}), 512), 2U) << "a step of NVFP4 is 1024 elements";
 }
 
