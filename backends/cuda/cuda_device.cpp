@@ -71,7 +71,7 @@ Capabilities device_capabilities(int device) {
   caps.subgroup_sizes = {static_cast<uint32_t>(properties.warpSize)};
   caps.activation_dtypes = {DType::kF32, DType::kBF16};
   caps.weight_formats = weight_formats(compute_capability);
-  caps.bf16_prefill = Availability::no("prefill runs on the exact kernels");
+  caps.bf16_prefill = Availability::yes();
   if (compute_capability >= kFirstWithFp8Conversion) caps.features.emplace_back("fp8-conversion");
   if (compute_capability >= kFirstWithFp4Conversion) {
     caps.features.emplace_back("fp4-conversion");

@@ -1,12 +1,14 @@
 #include "backends/op_table.h"
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_ops.h"
 #include "backends/gpu/gpu_ops.h"
 
 namespace foretoken::cuda {
 
 OpTable make_op_table(const KernelModule& module) {
   OpTable table;
+  add_prefill_ops(table, module);  // before the exact ones: these take only what may be rounded to BF16
   gpu::add_linear_ops(table, module);
   gpu::add_moe_ops(table, module);
   gpu::add_quantize_ops(table, module);

@@ -11,6 +11,7 @@ gpu::KernelList all_kernels() {
   add_linear_combine_kernels(list);
   add_moe_kernels(list);
   add_norm_kernels(list);
+  add_prefill_kernels(list);
   add_quantize_kernels(list);
   add_sampling_kernels(list);
   add_f32_weight_kernels(list);

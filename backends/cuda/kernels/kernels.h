@@ -10,6 +10,7 @@ void add_delta_net_kernels(gpu::KernelList& list);
 void add_linear_combine_kernels(gpu::KernelList& list);
 void add_moe_kernels(gpu::KernelList& list);
 void add_norm_kernels(gpu::KernelList& list);
+void add_prefill_kernels(gpu::KernelList& list);
 void add_quantize_kernels(gpu::KernelList& list);
 void add_sampling_kernels(gpu::KernelList& list);
 void add_f32_weight_kernels(gpu::KernelList& list);

@@ -44,15 +44,6 @@ void add_linear(OpTable& table, const KernelModule& module) {
       [](const Linear& op) { return fits_32_bits(op.x); });
 }
 
-Availability accepts_silu_mul(const LinearSiluMul& op) {
-  if (op.gate.scale && op.gate.scale.dtype() != op.up.scale.dtype())
-    return Availability::no("scales of gate and up of one dtype");
-  if (op.gate.global_scale && op.gate.global_scale.shape() != op.up.global_scale.shape()) {
-    return Availability::no("as many global scales of gate as of up");
-  }
-  return fits_32_bits(op.x);
-}
-
 void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
   const LinearKernels<LinearParams> kernels(module, "linear_silu_mul");
   table.add<LinearSiluMul>(
@@ -66,7 +57,10 @@ void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
         const uint32_t columns = group_columns(params.num_slices, kWarpColumns / 2);
         kernel(cmd, Grid{ceil_div(params.out_features, columns), ceil_div(params.num_rows, rows)}, params, accesses_of(op));
       },
-      accepts_silu_mul);
+      [](const LinearSiluMul& op) {
+        const Availability same = gate_and_up_agree(op);
+        return same ? fits_32_bits(op.x) : same;
+      });
 }
 
 /// How the columns of linear_argmax are shared out: work groups take some tiles each and leave one partial result.

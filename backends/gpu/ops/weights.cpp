@@ -49,12 +49,12 @@ WeightParams weight_params(const LinearWeight& w) {
 }
 
 uint32_t num_slices(const LinearWeight& w, int64_t out_features) {
-  // Enough warps to keep the memory of a large device busy.
-  constexpr int64_t kWantedWarps = 2048;
+  // Enough warps to keep the memory of a large device busy; of a stack, several matrices are read at a time.
+  const int64_t wanted_warps = w.weight.shape().rank() == 3 ? 256 : 2048;
   const int64_t tiles = std::max<int64_t>(1, out_features / kWarpColumns);
   const int64_t steps = w.in_features() / (int64_t{vector_elements(w.format)} * 32);  // of a warp over a row
   uint32_t slices = 1;
-  while (slices < kLinearWarps && tiles * slices < kWantedWarps && slices * 2 <= steps) slices *= 2;
+  while (slices < kLinearWarps && tiles * slices < wanted_warps && slices * 2 <= steps) slices *= 2;
   return slices;
 }
 
@@ -69,6 +69,15 @@ Availability fits_32_bits(const Tensor& x) {
   const uint64_t elements = static_cast<uint64_t>(x.dim(0)) * stride(x);
   if (elements <= std::numeric_limits<uint32_t>::max()) return Availability::yes();
   return Availability::no("at most 2^32 elements of activations in a call");
+}
+
+Availability gate_and_up_agree(const LinearSiluMul& op) {
+  if (op.gate.scale && op.gate.scale.dtype() != op.up.scale.dtype())
+    return Availability::no("scales of gate and up of one dtype");
+  if (op.gate.global_scale && op.gate.global_scale.shape() != op.up.global_scale.shape()) {
+    return Availability::no("as many global scales of gate as of up");
+  }
+  return Availability::yes();
 }
 
 std::string kernel_suffix(WeightFormat format) {

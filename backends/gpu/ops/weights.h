@@ -9,6 +9,7 @@
 #include "backends/gpu/ops/operands.h"
 #include "backends/kernel.h"
 #include "core/linear_weight.h"
+#include "core/ops/linear.h"
 
 namespace foretoken::gpu {
 
@@ -23,6 +24,9 @@ namespace foretoken::gpu {
 
 /// No, with the reason, when elements of `x` cannot be counted in 32 bits.
 [[nodiscard]] Availability fits_32_bits(const Tensor& x);
+
+/// No, with the reason, unless gate and up are described by the same WeightParams but for addresses.
+[[nodiscard]] Availability gate_and_up_agree(const LinearSiluMul& op);
 
 /// "bf16", "fp8_row", ...: as kernels are called.
 [[nodiscard]] std::string kernel_suffix(WeightFormat format);

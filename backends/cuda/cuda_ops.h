@@ -1,0 +1,11 @@
+// Implementations that only CUDA has; op_table.cpp puts them in front of those of backends/gpu.
+#pragma once
+
+#include "backends/kernel.h"
+#include "backends/op_table.h"
+
+namespace foretoken::cuda {
+
+void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, linear_silu_mul with BF16 activations
+
+}  // namespace foretoken::cuda
