@@ -61,5 +61,21 @@ TEST_P(LateOperator, Conforms) {
 
 INSTANTIATE_TEST_SUITE_P(Late, LateOperator, testing::ValuesIn(conformance_ops()), [](const auto& param) { return param.param; });
 
+/// Every operator on the device that FORETOKEN_TEST_BACKEND selects; no test where it is unset.
+class SelectedOperator : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SelectedOperator);
+
+TEST_P(SelectedOperator, Conforms) {
+  const auto backend = BackendRegistry::instance().open(std::getenv("FORETOKEN_TEST_BACKEND"));
+  expect_conformance(*backend, {.op = GetParam()});
+}
+
+std::vector<std::string> selected_ops() {
+  return std::getenv("FORETOKEN_TEST_BACKEND") == nullptr ? std::vector<std::string>{} : conformance_ops();
+}
+
+INSTANTIATE_TEST_SUITE_P(Selected, SelectedOperator, testing::ValuesIn(selected_ops()),
+                         [](const auto& param) { return param.param; });
+
 }  // namespace
 }  // namespace foretoken
