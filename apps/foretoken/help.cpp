@@ -25,7 +25,7 @@ constexpr std::array<std::pair<int, std::string_view>, 4> kExitStatuses{{
     {kExitDifferent, "results that must be identical are not (--compare, --self-check, bench decode)"},
 }};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kEnvironment{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kEnvironment{{
     {"FORETOKEN_BACKEND", "the device when --backend is not given: auto, cpu, or a loaded module's name with an optional index"},
     {"FORETOKEN_BACKEND_PATH", "folders searched for loadable backends, separated by colons"},
     {"FORETOKEN_CPU_ISA", "hold the CPU backend to a lower instruction set: scalar, avx2 or avx512"},
@@ -33,6 +33,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kEnvironm
     {"FORETOKEN_LOG",
      "log level on stderr: trace, debug, info, warn, error or off; dispatch also tells how operators were chosen"},
     {"FORETOKEN_MODELS", "folder of the bundled checkpoints"},
+    {"FORETOKEN_SYNC_KERNELS", "1 waits after every launch on a GPU and names the kernel that failed"},
 }};
 
 constexpr std::string_view kGenerateJson = R"(## JSON of generate
