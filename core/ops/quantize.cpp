@@ -73,6 +73,8 @@ const OpSchema& QuantizeNvfp4::schema() {
                                      .in("x", {"N", "K"}, kPlainDtypes)
                                      .strided()
                                      .in("amax", {"1"}, kF32Only)
+                                     .in("column_weight", {"K"}, kF32Only)
+                                     .optional()
                                      .out("codes", {"N", "K"}, kE2M1Only)
                                      .out("scale", {"..."}, kE4M3Only)
                                      .out("global_scale", {"1"}, kF32Only)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "core/linear_weight.h"
@@ -51,16 +52,29 @@ struct QuantizeFp8Block {
   static std::vector<OpCase<QuantizeFp8Block>> cases();
 };
 
+/// From the plain rule's scale code to the others that QuantizeNvfp4 tries when columns have weights, in this order: from scales
+/// that cut the largest element off to those by which it becomes about a 4 instead of a 6.
+inline constexpr std::array<int32_t, 7> kNvfp4ScaleSteps{1, -1, 2, -2, 3, 4, 5};
+
 /// global_scale = amax / 2688, 1 where that is 0; per 16 columns s = E4M3(min(amax_group / (6 * global_scale), 448));
 /// y = x / (s * global_scale), 0 where that product is 0; codes = E2M1(y).
+///
+/// With `column_weight` that s, unless it is NaN, is the first of several; then come its code plus each of kNvfp4ScaleSteps,
+/// brought into [0, 126]. One takes the place of the best before it where its error is smaller, which NaN never is. With
+/// d = s * global_scale and q_i the value of the code that element i of the group gets by it,
+///   e_i = fma(-q_i, d, x_i), t_i = (column_weight_i * e_i) * e_i, error = the sum of t_0 .. t_15, folded:
+///   t_i += t_(i+8) for i < 8, then t_i += t_(i+4) for i < 4, t_i += t_(i+2) for i < 2, t_0 + t_1.
 struct QuantizeNvfp4 {
-  Tensor x;             // [N, K] F32 or BF16, K % 16 == 0, rows may be strided
-  Tensor amax;          // [1] F32, of the matrix that x is, or is part of: see AbsMax
-  Tensor codes;         // [N, K] E2M1
-  Tensor scale;         // [N, K/16] E4M3
-  Tensor global_scale;  // [1] F32
+  Tensor x;                // [N, K] F32 or BF16, K % 16 == 0, rows may be strided
+  Tensor amax;             // [1] F32, of the matrix that x is, or is part of: see AbsMax
+  Tensor column_weight{};  // [K] F32, may be absent: how much the squared error of each column counts
+  Tensor codes;            // [N, K] E2M1
+  Tensor scale;            // [N, K/16] E4M3
+  Tensor global_scale;     // [1] F32
 
-  [[nodiscard]] std::array<const Tensor*, 5> operands() const { return {&x, &amax, &codes, &scale, &global_scale}; }
+  [[nodiscard]] std::array<const Tensor*, 6> operands() const {
+    return {&x, &amax, &column_weight, &codes, &scale, &global_scale};
+  }
   void validate() const;
   static const OpSchema& schema();
   static std::vector<OpCase<QuantizeNvfp4>> cases();

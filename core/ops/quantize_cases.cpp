@@ -180,11 +180,13 @@ std::vector<OpCase<QuantizeFp8Block>> QuantizeFp8Block::cases() {
 
 namespace {
 
-OpCase<QuantizeNvfp4> nvfp4_case(const std::string& name, const Source& source, double amax) {
-  return {.name = name, .make = [source, amax](OperandMaker& maker) {
+/// `column_weight` empty: absent.
+OpCase<QuantizeNvfp4> nvfp4_case(const std::string& name, const Source& source, double amax, const Fill& column_weight = {}) {
+  return {.name = name, .make = [source, amax, column_weight](OperandMaker& maker) {
             QuantizeNvfp4 op;
             op.x = make_source(maker, source);
             op.amax = maker.input(DType::kF32, {1}, fill::constant(amax));
+            if (column_weight) op.column_weight = maker.input(DType::kF32, {source.k}, column_weight);
             op.codes = maker.output(DType::kE2M1, {source.n, source.k});
             op.scale = maker.output(DType::kE4M3, {source.n, source.k / kNvfp4Group});
             op.global_scale = maker.output(DType::kF32, {1});
@@ -199,7 +201,9 @@ std::vector<OpCase<QuantizeNvfp4>> QuantizeNvfp4::cases() {
   for (const Source& source : all_sources({{2, 5120}, {70, 64}, {1, 16}, {5, 272}, {3, 48}})) {
     // The largest magnitude of random contents is not known here: several that fit more or less.
     for (const char* amax : {"0.1", "2688", "1e-5", "3e38", "1e-40"}) {
-      list.push_back(nvfp4_case(source.name + "_amax-" + amax, source, std::stod(amax)));
+      const std::string name = source.name + "_amax-" + amax;
+      list.push_back(nvfp4_case(name, source, std::stod(amax)));
+      list.push_back(nvfp4_case(name + "_weighted", source, std::stod(amax), fill::uniform(0.1, 9.0)));
     }
   }
   const Source plain{.name = "plain", .n = 3, .k = 64, .dtype = DType::kF32, .fill = fill::normal(0.02)};
@@ -207,6 +211,15 @@ std::vector<OpCase<QuantizeNvfp4>> QuantizeNvfp4::cases() {
   for (const auto& [name, amax] :
        {std::pair{"amax_0", 0.0}, {"amax_subnormal", 1e-45}, {"amax_nan", nan}, {"amax_inf", kInfinity}}) {
     list.push_back(nvfp4_case(name, plain, amax));
+    list.push_back(nvfp4_case(std::string(name) + "_weighted", plain, amax, fill::uniform(0.1, 9.0)));
+  }
+  for (const auto& [name, column_weight] : {std::pair{"weights_0", fill::constant(0.0)},
+                                            {"weights_1", fill::constant(1.0)},
+                                            {"weights_some_0", with_patch(fill::constant(2.0), 5, 40, 0.0)},
+                                            {"weights_huge", fill::constant(3e38)},
+                                            {"weights_one_nan", with_patch(fill::constant(1.0), 20, 1, nan)},
+                                            {"weights_wide", wide_range(-30.0, 30.0)}}) {
+    list.push_back(nvfp4_case(name, plain, 0.08, column_weight));
   }
   return list;
 }

@@ -1,11 +1,12 @@
 // Weights into FP8 and NVFP4 and back. The loops are plain code that the compiler turns into vectors: largest magnitudes are
 // maxima of integers, and encoding takes integer operations only after the one division, so all instruction sets give equal
-// bytes.
+// bytes. Errors of NVFP4 groups are float32 sums in the order that core/ops/quantize.h fixes.
 #include "backends/cpu/kernels/quantize_params.h"
 
 #include "backends/cpu/kernels/e4m3_simd.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/simd.h"
+#include "core/ops/quantize.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
 namespace {
@@ -16,6 +17,8 @@ constexpr uint32_t kNanBits = 0x7fc00000U;
 constexpr size_t kTile = static_cast<size_t>(kFp8BlockExtent);
 constexpr size_t kGroup = static_cast<size_t>(kNvfp4Group);
 constexpr float kE4M3Max = 448.0F;
+constexpr uint32_t kE4M3Nan = 0x7f;
+constexpr int32_t kE4M3LastCode = 0x7e;
 constexpr float kE2M1Max = 6.0F;
 constexpr float kSmallestBlockScale = 1e-12F;
 
@@ -36,12 +39,18 @@ FORETOKEN_SIMD_INLINE uint32_t max_magnitude(const T* x, size_t count) {
   return largest;
 }
 
-/// Steps of 2^-kMantissaBits of the value's own power of two, but of none below 2^kLowest, counted from 0: the codes of a small
-/// float. Adding a power of two whose last bit is the step rounds to nearest even. `magnitude` holds the bits of a float >= 0.
+/// The power of two whose last bit is the step of the codes round a float >= 0 of these bits: a step is 2^-kMantissaBits of the
+/// value's own power of two, but of none below 2^kLowest. Adding it rounds to nearest even.
+template <uint32_t kMantissaBits, uint32_t kLowest>
+FORETOKEN_SIMD_INLINE uint32_t step_power_of(uint32_t magnitude) {
+  const uint32_t power = magnitude & kInfinityBits;
+  return (power > kLowest << 23 ? power : kLowest << 23) + ((23U - kMantissaBits) << 23);
+}
+
+/// Those steps, counted from 0: the codes of a small float.
 template <uint32_t kMantissaBits, uint32_t kLowest>
 FORETOKEN_SIMD_INLINE uint32_t count_steps(uint32_t magnitude) {
-  const uint32_t power = magnitude & kInfinityBits;
-  const uint32_t step_power = (power > kLowest << 23 ? power : kLowest << 23) + ((23U - kMantissaBits) << 23);
+  const uint32_t step_power = step_power_of<kMantissaBits, kLowest>(magnitude);
   const uint32_t steps = bits_of(float_of(magnitude) + float_of(step_power)) - step_power;
   return steps + (((step_power >> 23) - (23U - kMantissaBits) - kLowest) << kMantissaBits);
 }
@@ -80,6 +89,17 @@ FORETOKEN_SIMD_INLINE float decode_e2m1(uint32_t code) {
   const uint32_t normal = (magnitude << 22) + (126U << 23);
   const uint32_t value = magnitude < 2 ? magnitude * bits_of(0.5F) : normal;
   return float_of(value | (code & 0x8U) << 28);
+}
+
+/// The value of encode_e2m1(value), with the sign of `value` where that is 0: steps are added and taken away again.
+FORETOKEN_SIMD_INLINE float round_to_e2m1(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t magnitude = bits & kMagnitude;
+  const uint32_t clamped = magnitude < bits_of(kE2M1Max) ? magnitude : bits_of(kE2M1Max);
+  const float step_power = float_of(step_power_of<1, 127>(clamped));
+  const uint32_t rounded = bits_of(float_of(clamped) + step_power - step_power);
+  const uint32_t kept = magnitude > kInfinityBits ? 0U : ~0U;  // a mask, because a choice would become a branch round the sum
+  return float_of((rounded | (bits & ~kMagnitude)) & kept);
 }
 
 /// BF16 of `value`, nearest, ties to even; a NaN stays one.
@@ -187,16 +207,53 @@ void quantize_fp8_block(const QuantizeFp8BlockParams& p, uint32_t begin, uint32_
   });
 }
 
-/// Sixteen groups at most: their scales, and what a value is divided by.
+/// Weighted squared error of a group, folded by halves. Dividing by 0 does no harm: whatever the quotients, e = x.
+FORETOKEN_SIMD_INLINE float nvfp4_error(const float* x, const float* column_weight, float divisor) {
+  static_assert(kGroup == kLanes);
+  float terms[kGroup];
+  for (size_t i = 0; i < kGroup; ++i) {
+    const float e = __builtin_fmaf(-round_to_e2m1(x[i] / divisor), divisor, x[i]);
+    terms[i] = column_weight[i] * e * e;
+  }
+  return reduce_add(F32x16::load(terms));
+}
+
+/// The scale code near `plain` with the smallest error.
 template <class T>
-FORETOKEN_SIMD_INLINE void nvfp4_scales(const T* x, size_t num_groups, float global_scale, uint8_t* scale, float* divisor) {
+FORETOKEN_SIMD_INLINE uint32_t best_nvfp4_scale(const T* x, const float* column_weight, float global_scale, uint32_t plain) {
+  if (plain == kE4M3Nan) return plain;
+  float values[kGroup];
+  for (size_t i = 0; i < kGroup; ++i) values[i] = value_of(x[i]);
+  const auto error = [&](uint32_t code) { return nvfp4_error(values, column_weight, decode_e4m3(code) * global_scale); };
+  uint32_t best = plain;
+  float least = error(plain);
+  for (const int32_t step : kNvfp4ScaleSteps) {
+    const int32_t code = static_cast<int32_t>(plain) + step;
+    const uint32_t candidate = static_cast<uint32_t>(code < 0 ? 0 : code > kE4M3LastCode ? kE4M3LastCode : code);
+    const float of_candidate = error(candidate);
+    if (of_candidate < least) {
+      least = of_candidate;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+/// Sixteen groups at most: their scales, and what a value is divided by. `column_weight` may be null.
+template <class T>
+FORETOKEN_SIMD_INLINE void nvfp4_scales(const T* x, const float* column_weight, size_t num_groups, float global_scale,
+                                        uint8_t* scale, float* divisor) {
   uint32_t largest[kLanes] = {};
   for (size_t g = 0; g < num_groups; ++g) largest[g] = max_magnitude(x + g * kGroup, kGroup);
   uint8_t codes[kLanes];
   for (size_t g = 0; g < kLanes; ++g) {
     codes[g] = static_cast<uint8_t>(encode_e4m3(float_of(largest[g]) / (kE2M1Max * global_scale)));
-    divisor[g] = decode_e4m3(codes[g]) * global_scale;
   }
+  for (size_t g = 0; column_weight != nullptr && g < num_groups; ++g) {
+    const float* weights = column_weight + g * kGroup;
+    codes[g] = static_cast<uint8_t>(best_nvfp4_scale(x + g * kGroup, weights, global_scale, codes[g]));
+  }
+  for (size_t g = 0; g < kLanes; ++g) divisor[g] = decode_e4m3(codes[g]) * global_scale;
   std::memcpy(scale, codes, num_groups);
 }
 
@@ -220,8 +277,9 @@ void quantize_nvfp4(const QuantizeNvfp4Params& p, uint32_t begin, uint32_t end) 
       for (size_t first = 0; first < num_groups; first += kLanes) {
         const size_t count = smaller(kLanes, num_groups - first);
         const auto* groups = x + n * p.source.stride + first * kGroup;
+        const float* column_weight = p.column_weight == nullptr ? nullptr : p.column_weight + first * kGroup;
         float divisor[kLanes];
-        nvfp4_scales(groups, count, global_scale, p.scale + n * num_groups + first, divisor);
+        nvfp4_scales(groups, column_weight, count, global_scale, p.scale + n * num_groups + first, divisor);
         uint8_t* codes = p.codes + (n * num_groups + first) * (kGroup / 2);
         for (size_t g = 0; g < count; ++g) encode_nvfp4(groups + g * kGroup, divisor[g], codes + g * (kGroup / 2));
       }

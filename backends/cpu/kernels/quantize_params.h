@@ -55,10 +55,11 @@ struct QuantizeFp8BlockParams {
 /// Items are rows; the first one writes the global scale.
 struct QuantizeNvfp4Params {
   QuantizeSource source;
-  const float* amax;    // [1]
-  uint8_t* codes;       // [N, K/2]
-  uint8_t* scale;       // [N, K/16]
-  float* global_scale;  // [1]
+  const float* amax;           // [1]
+  const float* column_weight;  // [K] or null
+  uint8_t* codes;              // [N, K/2]
+  uint8_t* scale;              // [N, K/16]
+  float* global_scale;         // [1]
 };
 
 /// Item i is row first_row + i.

@@ -67,6 +67,7 @@ void add_nvfp4(OpTable& table, const KernelModule& module) {
         kernel(cmd, items(dimension(op.x, 0)),
                {.source = source_of(op.x),
                 .amax = pointer<const float>(op.amax),
+                .column_weight = pointer<const float>(op.column_weight),
                 .codes = pointer<uint8_t>(op.codes),
                 .scale = pointer<uint8_t>(op.scale),
                 .global_scale = pointer<float>(op.global_scale)},

@@ -1,6 +1,8 @@
 // Quantising is defined in float32, so this oracle computes in float32 too: one operation at a time, rounded to nearest even.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "backends/cpu/reference/host_tensor.h"
@@ -51,6 +53,86 @@ void encode_fp8(const HostTensor& x, float scale, const HostTensor& codes, const
   }
 }
 
+/// The E4M3 code of `value`, which is not NaN, moved by `step` and brought into [0, 126]: its value.
+float stepped_e4m3(float value, int32_t step) {
+  std::byte code{};
+  store_element(&code, DType::kE4M3, 0, value);
+  code = static_cast<std::byte>(std::clamp(std::to_integer<int32_t>(code) + step, 0, 126));
+  return static_cast<float>(load_element(&code, DType::kE4M3, 0));
+}
+
+/// One group of 16 columns of a row.
+class Nvfp4Group {
+ public:
+  Nvfp4Group(const QuantizeNvfp4& op, float global_scale, int64_t n, int64_t group)
+      : x_(op.x),
+        column_weight_(op.column_weight),
+        codes_(op.codes),
+        scale_(op.scale),
+        global_scale_(global_scale),
+        n_(n),
+        group_(group),
+        first_(group * kNvfp4Group) {}
+
+  void quantize() const {
+    const float amax = abs_max(x_, {.n0 = n_, .n1 = n_ + 1, .k0 = first_, .k1 = first_ + kNvfp4Group});
+    const float quotient = amax / (kE2M1Max * global_scale_);
+    encode(quotient > kE4M3Max ? kE4M3Max : quotient);
+    const auto plain = static_cast<float>(scale_(n_, group_));
+    if (column_weight_ && !std::isnan(plain)) encode(best_scale(plain));
+  }
+
+ private:
+  /// Scale and codes by E4M3(s).
+  void encode(float s) const {
+    set_e4m3(scale_, s, n_, group_);
+    const float d = divisor();
+    for (int64_t k = first_; k < first_ + kNvfp4Group; ++k) {
+      codes_.set(d == 0.0F ? 0.0F : static_cast<float>(x_(n_, k)) / d, n_, k);
+    }
+  }
+
+  [[nodiscard]] float divisor() const { return static_cast<float>(scale_(n_, group_)) * global_scale_; }
+
+  /// Of what is encoded.
+  [[nodiscard]] float error() const {
+    std::array<float, kNvfp4Group> terms{};
+    for (int64_t i = 0; i < kNvfp4Group; ++i) {
+      const int64_t k = first_ + i;
+      const float e = std::fma(-static_cast<float>(codes_(n_, k)), divisor(), static_cast<float>(x_(n_, k)));
+      terms[static_cast<size_t>(i)] = static_cast<float>(column_weight_(k)) * e * e;
+    }
+    for (size_t half = terms.size() / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) terms[i] += terms[i + half];
+    }
+    return terms[0];
+  }
+
+  [[nodiscard]] float best_scale(float plain) const {
+    float best = plain;
+    float least = error();
+    for (const int32_t step : kNvfp4ScaleSteps) {
+      const float s = stepped_e4m3(plain, step);
+      encode(s);
+      const float candidate = error();
+      if (candidate < least) {
+        least = candidate;
+        best = s;
+      }
+    }
+    return best;
+  }
+
+  HostTensor x_;
+  HostTensor column_weight_;
+  HostTensor codes_;
+  HostTensor scale_;
+  float global_scale_;
+  int64_t n_;
+  int64_t group_;
+  int64_t first_;
+};
+
 }  // namespace
 
 void reference(const AbsMax& op) {
@@ -89,22 +171,10 @@ void reference(const QuantizeFp8Block& op) {
 }
 
 void reference(const QuantizeNvfp4& op) {
-  const HostTensor x(op.x);
-  const HostTensor codes(op.codes);
-  const HostTensor scale(op.scale);
   const float global_scale = divided_or_one(static_cast<float>(HostTensor(op.amax)(0)), kE4M3Max * kE2M1Max);
   HostTensor(op.global_scale).set(global_scale, 0);
-  for (int64_t n = 0; n < x.dim(0); ++n) {
-    for (int64_t group = 0; group < scale.dim(1); ++group) {
-      const int64_t first = group * kNvfp4Group;
-      const float amax = abs_max(x, {.n0 = n, .n1 = n + 1, .k0 = first, .k1 = first + kNvfp4Group});
-      const float quotient = amax / (kE2M1Max * global_scale);
-      set_e4m3(scale, quotient > kE4M3Max ? kE4M3Max : quotient, n, group);
-      const float product = static_cast<float>(scale(n, group)) * global_scale;
-      for (int64_t k = first; k < first + kNvfp4Group; ++k) {
-        codes.set(product == 0.0F ? 0.0F : static_cast<float>(x(n, k)) / product, n, k);
-      }
-    }
+  for (int64_t n = 0; n < op.scale.dim(0); ++n) {
+    for (int64_t group = 0; group < op.scale.dim(1); ++group) Nvfp4Group(op, global_scale, n, group).quantize();
   }
 }
 

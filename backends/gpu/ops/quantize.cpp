@@ -46,7 +46,8 @@ void add_fp8(OpTable& table, const KernelModule& module) {
 
 void add_nvfp4(OpTable& table, const KernelModule& module) {
   table.add<QuantizeNvfp4>(
-      "gpu", [kernel = module.resolve<QuantizeNvfp4Params>("quantize_nvfp4")](CommandList& cmd, const QuantizeNvfp4& op) {
+      "gpu",
+      [kernel = module.resolve<QuantizeNvfp4Params>("quantize_nvfp4")](CommandList& cmd, const QuantizeNvfp4& op) {
         kernel(cmd, Grid{extent(op.x, 0)},
                {.source = source_of(op.x),
                 .amax = op.amax.address(),
@@ -54,6 +55,9 @@ void add_nvfp4(OpTable& table, const KernelModule& module) {
                 .scale = op.scale.address(),
                 .global_scale = op.global_scale.address()},
                accesses_of(op));
+      },
+      [](const QuantizeNvfp4& op) {
+        return op.column_weight ? Availability::no("no search for scales by column_weight") : Availability::yes();
       });
 }
 
