@@ -104,8 +104,9 @@ LinearWeight piece_of(const LinearWeight& matrix, int64_t begin, int64_t end) {
 class MatrixConverter {
  public:
   /// `source` and `target` are any matrix of the stack. Allocates; launches nothing.
-  MatrixConverter(GpuBackend& backend, const LinearWeight& source, const LinearWeight& target, int64_t row_groups)
-      : group_rows_(source.out_features() / row_groups), row_groups_(row_groups) {
+  MatrixConverter(GpuBackend& backend, const LinearWeight& source, const LinearWeight& target, int64_t row_groups,
+                  const Tensor& column_weight)
+      : group_rows_(source.out_features() / row_groups), row_groups_(row_groups), column_weight_(column_weight) {
     const int64_t k = source.in_features();
     const int64_t row_bytes = std::max<int64_t>(1, k * static_cast<int64_t>(sizeof(float)));
     const int64_t tiles = std::max<int64_t>(1, kSliceBytes / row_bytes / kFp8BlockExtent);
@@ -176,6 +177,7 @@ class MatrixConverter {
     } else if (target.format == WeightFormat::kNvfp4) {
       ops::dispatch(cmd, QuantizeNvfp4{.x = x,
                                        .amax = amax_,
+                                       .column_weight = column_weight_,
                                        .codes = codes,
                                        .scale = target.scale.rows(first, x.dim(0)),
                                        .global_scale = target.global_scale.rows(group, 1)});
@@ -200,6 +202,7 @@ class MatrixConverter {
 
   int64_t group_rows_;
   int64_t row_groups_;
+  Tensor column_weight_;  // [K] or absent
   int64_t slice_rows_ = 0;
   std::vector<Buffer> memory_;
   Tensor slice_;       // [slice_rows, K] F32
@@ -208,6 +211,16 @@ class MatrixConverter {
   Tensor amax_;        // [1]
   Tensor workspace_;
 };
+
+void check_column_weight(const LinearWeight& source, const Tensor& column_weight) {
+  const Shape expected{source.in_features()};
+  if (!column_weight || (column_weight.dtype() == DType::kF32 && column_weight.shape() == expected)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.what = "column_weight does not fit the source " + source.weight.shape().to_string(),
+               .where = std::string(kWhere),
+               .expected = "f32 " + expected.to_string(),
+               .got = std::string(to_string(column_weight.dtype())) + " " + column_weight.shape().to_string()});
+}
 
 void check_request(const GpuBackend& backend, const LinearWeight& source, WeightFormat format, int64_t row_groups) {
   check_weight(std::string(kWhere) + ": source", source);
@@ -239,8 +252,9 @@ size_t converted_bytes(WeightFormat format, const Shape& shape, int64_t row_grou
 }
 
 ConvertedWeight convert_weight(GpuBackend& backend, Stream& stream, const LinearWeight& source, WeightFormat format,
-                               int64_t row_groups) {
+                               int64_t row_groups, const Tensor& column_weight) {
   check_request(backend, source, format, row_groups);
+  check_column_weight(source, column_weight);
   const bool is_copy = source.format == format;
   const Parts parts = is_copy ? parts_of(source) : parts_of(format, source.weight.shape(), row_groups);
   ConvertedWeight result;
@@ -257,7 +271,7 @@ ConvertedWeight convert_weight(GpuBackend& backend, Stream& stream, const Linear
   const int64_t num_matrices = is_stack ? source.weight.dim(0) : 1;
   const auto matrix = [&](const LinearWeight& weight, int64_t i) { return is_stack ? weight.expert(i) : weight; };
   if (num_matrices == 0) return result;
-  MatrixConverter converter(backend, matrix(source, 0), matrix(result.weight, 0), row_groups);
+  MatrixConverter converter(backend, matrix(source, 0), matrix(result.weight, 0), row_groups, column_weight);
   stream.run([&](CommandList& cmd) {
     for (int64_t i = 0; i < num_matrices; ++i) converter.convert(cmd, matrix(source, i), matrix(result.weight, i));
   });

@@ -77,7 +77,7 @@ class WeightConverter : public testing::TestWithParam<const char*> {
   }
 
   /// `x` in `format`, by one call of the reference operator over all of it.
-  LinearWeight quantised(const Tensor& x, WeightFormat format) {
+  LinearWeight quantised(const Tensor& x, WeightFormat format, const Tensor& column_weight = {}) {
     LinearWeight weight{.weight = make(code_dtype(format), x.shape()), .scale = {}, .global_scale = {}, .format = format};
     switch (format) {
       case WeightFormat::kF32:
@@ -99,8 +99,12 @@ class WeightConverter : public testing::TestWithParam<const char*> {
         reference(AbsMax{.x = x, .amax = amax, .workspace = {}});
         weight.scale = make(DType::kE4M3, scale_shape(format, x.shape()));
         weight.global_scale = make(DType::kF32, {1});
-        reference(QuantizeNvfp4{
-            .x = x, .amax = amax, .codes = weight.weight, .scale = weight.scale, .global_scale = weight.global_scale});
+        reference(QuantizeNvfp4{.x = x,
+                                .amax = amax,
+                                .column_weight = column_weight,
+                                .codes = weight.weight,
+                                .scale = weight.scale,
+                                .global_scale = weight.global_scale});
         break;
       }
     }
@@ -108,11 +112,12 @@ class WeightConverter : public testing::TestWithParam<const char*> {
   }
 
   /// Each group of rows of `result` has the elements of the group quantised by itself.
-  void expect_groups(const LinearWeight& source, const LinearWeight& result, int64_t row_groups) {
+  void expect_groups(const LinearWeight& source, const LinearWeight& result, int64_t row_groups,
+                     const Tensor& column_weight = {}) {
     const int64_t rows = source.out_features() / row_groups;
     const WeightReader actual(result);
     for (int64_t group = 0; group < row_groups; ++group) {
-      const LinearWeight apart = quantised(decoded(source, group * rows, rows), result.format);
+      const LinearWeight apart = quantised(decoded(source, group * rows, rows), result.format, column_weight);
       const WeightReader expected(apart);
       for (int64_t n = 0; n < rows; ++n) {
         for (int64_t k = 0; k < source.in_features(); ++k) {
@@ -131,8 +136,9 @@ class WeightConverter : public testing::TestWithParam<const char*> {
     EXPECT_EQ(std::memcmp(data, reinterpret_cast<const std::byte*>(b.address()), a.bytes()), 0);
   }
 
-  ConvertedWeight convert(const LinearWeight& source, WeightFormat format, int64_t row_groups = 1) {
-    ConvertedWeight result = convert_weight(*backend_, *stream_, source, format, row_groups);
+  ConvertedWeight convert(const LinearWeight& source, WeightFormat format, int64_t row_groups = 1,
+                          const Tensor& column_weight = {}) {
+    ConvertedWeight result = convert_weight(*backend_, *stream_, source, format, row_groups, column_weight);
     check_weight("result", result.weight);
     EXPECT_EQ(result.weight.format, format);
     return result;
@@ -214,12 +220,29 @@ TEST_P(WeightConverter, LongRowsAreConvertedInSlices) {
   if (stores(WeightFormat::kNvfp4)) expect_groups(source, convert(source, WeightFormat::kNvfp4).weight, 1);
 }
 
+TEST_P(WeightConverter, WeightsOfColumnsAreForEveryMatrixOfAStackInNvfp4) {
+  const Shape shape{3, 64, 160};
+  const LinearWeight source = random_weight(WeightFormat::kBF16, shape);
+  const Tensor column_weight = random(DType::kF32, {160}, 0.1, 9.0);
+  for (const WeightFormat to : {WeightFormat::kFp8Row, WeightFormat::kFp8Block}) {
+    expect_same_bytes(convert(source, to, 2, column_weight).weight.weight, convert(source, to, 2).weight.weight);
+  }
+  if (!stores(WeightFormat::kNvfp4)) return;
+  const ConvertedWeight result = convert(source, WeightFormat::kNvfp4, 2, column_weight);
+  for (int64_t e = 0; e < shape[0]; ++e) expect_groups(source.expert(e), result.weight.expert(e), 2, column_weight);
+  const ConvertedWeight plain = convert(source, WeightFormat::kNvfp4, 2);
+  expect_same_bytes(result.weight.global_scale, plain.weight.global_scale);
+  const auto* scales = reinterpret_cast<const std::byte*>(result.weight.scale.address());
+  const auto* plain_scales = reinterpret_cast<const std::byte*>(plain.weight.scale.address());
+  EXPECT_NE(std::memcmp(scales, plain_scales, result.weight.scale.bytes()), 0) << "no scale moved";
+}
+
 TEST_P(WeightConverter, RefusesWhatDoesNotFit) {
   const auto expect_error = [&](const LinearWeight& source, WeightFormat format, int64_t row_groups, ErrorCode code,
-                                const std::string& text) {
+                                const std::string& text, const Tensor& column_weight = {}) {
     const size_t before = backend_->allocated_bytes();
     try {
-      (void)convert_weight(*backend_, *stream_, source, format, row_groups);
+      (void)convert_weight(*backend_, *stream_, source, format, row_groups, column_weight);
       ADD_FAILURE() << "accepted, expected: " << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), code) << error.what();
@@ -235,6 +258,9 @@ TEST_P(WeightConverter, RefusesWhatDoesNotFit) {
   }
   expect_error(odd, WeightFormat::kFp8Block, 4, ErrorCode::kInvalidArgument, "4 groups");
   expect_error(odd, WeightFormat::kFp8Block, 0, ErrorCode::kInvalidArgument, "0 groups");
+  for (const Tensor& wrong : {random(DType::kF32, {39}, 0.5, 1.0), random(DType::kBF16, {40}, 0.5, 1.0)}) {
+    expect_error(odd, WeightFormat::kFp8Block, 1, ErrorCode::kInvalidArgument, "column_weight", wrong);
+  }
   LinearWeight broken = random_weight(WeightFormat::kFp8Row, {6, 40});
   broken.scale = {};
   expect_error(broken, WeightFormat::kF32, 1, ErrorCode::kInvalidArgument, "needs a scale");
