@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 #include <type_traits>
 
 #include "backends/ops.h"
@@ -52,23 +53,30 @@ struct HeadLinear {
   Role role = Role::kLinear;
   std::string_view part{};
   int64_t row_groups = 1;
+  std::vector<Tensor> norms{};  // those whose output, side by side, is the input; none: it comes from elsewhere
 };
 
 /// Every weight of a head (MtpWeights, const or not) that may be converted.
 template <class Head, class Weight = std::conditional_t<std::is_const_v<Head>, const LinearWeight, LinearWeight>>
 std::vector<HeadLinear<Weight>> head_linears(Head& head) {
-  std::vector<HeadLinear<Weight>> all{{.weight = &head.fc, .role = Role::kFc, .part = "fc"}};
-  const auto add = [&all](std::string_view part, std::initializer_list<Weight*> weights) {
-    for (Weight* weight : weights) all.push_back({.weight = weight, .role = Role::kLinear, .part = part});
+  std::vector<HeadLinear<Weight>> all{
+      {.weight = &head.fc, .role = Role::kFc, .part = "fc", .norms = {head.pre_fc_norm_embedding, head.pre_fc_norm_hidden}}};
+  const auto add = [&all](std::string_view part, std::initializer_list<Weight*> weights, const std::vector<Tensor>& norms) {
+    for (Weight* weight : weights) all.push_back({.weight = weight, .role = Role::kLinear, .part = part, .norms = norms});
   };
-  const auto add_mlp = [&add](std::string_view part, auto& mlp) { add(part, {&mlp.gate_proj, &mlp.up_proj, &mlp.down_proj}); };
+  const std::vector<Tensor> mlp_norm{head.layer.post_attention_layernorm};
+  const auto add_mlp = [&](std::string_view part, auto& mlp) {
+    add(part, {&mlp.gate_proj, &mlp.up_proj}, mlp_norm);
+    add(part, {&mlp.down_proj}, {});
+  };
   if (auto& attention = head.layer.self_attn) {
-    add("self_attn", {&attention->q_proj, &attention->k_proj, &attention->v_proj, &attention->o_proj});
+    add("self_attn", {&attention->q_proj, &attention->k_proj, &attention->v_proj}, {head.layer.input_layernorm});
+    add("self_attn", {&attention->o_proj}, {});
   }
   if (auto& mlp = head.layer.mlp) add_mlp("mlp", *mlp);
   if (auto& moe = head.layer.moe) {
     // Gate and up rows of an expert are matrices of their own, as releases quantise them.
-    all.push_back({.weight = &moe->gate_up_proj, .role = Role::kExperts, .part = "experts", .row_groups = 2});
+    all.push_back({.weight = &moe->gate_up_proj, .role = Role::kExperts, .part = "experts", .row_groups = 2, .norms = mlp_norm});
     all.push_back({.weight = &moe->down_proj, .role = Role::kExperts, .part = "experts"});
     add_mlp("shared_expert", moe->shared_expert);
   }
@@ -142,22 +150,45 @@ bool points_into(const LinearWeight& weight, const Buffer& buffer) {
   return std::ranges::any_of(parts, [&buffer](const Tensor* part) { return part->view().buffer == buffer.view().buffer; });
 }
 
+/// How much the error of each column of a linear layer of `columns` inputs counts, on the device: an RMS norm makes inputs of
+/// one size of which weight k makes 1 + weight[k] of that; without norms all count the same.
+Buffer column_weights(GpuBackend& backend, Stream& stream, const std::vector<Tensor>& norms, int64_t columns) {
+  std::vector<float> values(static_cast<size_t>(columns), norms.empty() ? 1.0F : 0.0F);
+  size_t begin = 0;
+  for (const Tensor& norm : norms) {
+    const auto part = std::span(values).subspan(begin, static_cast<size_t>(norm.dim(0)));
+    stream.download(norm.view(), std::as_writable_bytes(part));
+    for (float& value : part) value = (1.0F + value) * (1.0F + value);
+    begin += part.size();
+  }
+  Buffer buffer = backend.allocate(values.size() * sizeof(float));
+  stream.upload(std::as_bytes(std::span(values)), buffer.view());
+  return buffer;
+}
+
 /// Converts what `formats` says; `release` is given each original that is no longer needed.
 template <class Release>
 DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats,
                   const Release& release) {
   if (!model.mtp) throw Error(ErrorCode::kInvalidArgument, "there is no draft head to convert: " + model.mtp_absent_reason);
   DraftHead head{.weights = *model.mtp, .lm_head = model.target.lm_head, .buffers = {}};
-  const auto replace = [&](LinearWeight& weight, WeightFormat format, int64_t row_groups) {
-    ConvertedWeight converted = convert_weight(backend, stream, weight, format, row_groups);
+  const auto replace = [&](LinearWeight& weight, WeightFormat format, int64_t row_groups, const std::vector<Tensor>& norms) {
+    const int64_t columns = weight.in_features();
+    Buffer memory;
+    Tensor column_weight;
+    if (format == WeightFormat::kNvfp4) {
+      memory = column_weights(backend, stream, norms, columns);
+      column_weight = memory.tensor(DType::kF32, {columns});
+    }
+    ConvertedWeight converted = convert_weight(backend, stream, weight, format, row_groups, column_weight);
     head.buffers.push_back(std::move(converted.memory));
     return std::exchange(weight, converted.weight);
   };
   for (const auto& linear : head_linears(head.weights)) {
     const auto format = new_format(linear.role, linear.weight->format, formats);
-    if (format) release(replace(*linear.weight, *format, linear.row_groups));
+    if (format) release(replace(*linear.weight, *format, linear.row_groups, linear.norms));
   }
-  if (formats.lm_head && *formats.lm_head != head.lm_head.format) replace(head.lm_head, *formats.lm_head, 1);
+  if (formats.lm_head && *formats.lm_head != head.lm_head.format) replace(head.lm_head, *formats.lm_head, 1, {head.weights.norm});
   return head;
 }
 

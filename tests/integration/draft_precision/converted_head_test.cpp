@@ -4,6 +4,7 @@
 
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "converted_head.h"
 #include "models/checkpoint.h"
@@ -60,6 +61,14 @@ class ConvertedHeadTest : public ::testing::TestWithParam<std::string> {
     return fields;
   }
 
+  /// All bytes of a tensor, as elements of T.
+  template <class T>
+  [[nodiscard]] std::vector<T> read(const Tensor& tensor) {
+    std::vector<T> values(tensor.bytes() / sizeof(T));
+    stream_->download(tensor.view(), std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+
   std::unique_ptr<GpuBackend> backend_ = open_cpu();
   std::unique_ptr<Stream> stream_ = backend_->create_stream();
 };
@@ -85,6 +94,44 @@ TEST_P(ConvertedHeadTest, ConvertsWhatWasAskedForAndNothingElse) {
   EXPECT_EQ(head.weights.layer.moe->shared_expert_gate.weight.address(),
             model.mtp->layer.moe->shared_expert_gate.weight.address());
   EXPECT_EQ(head.weights.layer.moe->gate_up_proj.weight.shape(), model.mtp->layer.moe->gate_up_proj.weight.shape());
+}
+
+/// Each NVFP4 copy is what convert_weight makes when columns count by the norms in front of the layer.
+TEST_P(ConvertedHeadTest, ScalesOfNvfp4CopiesFollowTheNormsInFront) {
+  const LoadedModel model = load();
+  DraftFormats formats = all_in(WeightFormat::kNvfp4);
+  formats.fc = WeightFormat::kNvfp4;
+  const DraftHead head = make_draft_head(*backend_, *stream_, model, formats);
+  const auto expect_copy = [&](const LinearWeight& copy, const LinearWeight& original, const std::vector<Tensor>& norms) {
+    std::vector<float> values;
+    for (const Tensor& norm : norms) {
+      for (const float weight : read<float>(norm)) values.push_back((1.0F + weight) * (1.0F + weight));
+    }
+    values.resize(static_cast<size_t>(original.in_features()), 1.0F);
+    const Buffer memory = backend_->allocate(values.size() * sizeof(float));
+    stream_->upload(std::as_bytes(std::span(values)), memory.view());
+    const Tensor column_weight = memory.tensor(DType::kF32, {original.in_features()});
+    const int64_t row_groups = copy.global_scale.shape().rank() == 2 ? copy.global_scale.dim(1) : 1;
+    const ConvertedWeight expected =
+        convert_weight(*backend_, *stream_, original, WeightFormat::kNvfp4, row_groups, column_weight);
+    EXPECT_EQ(read<uint8_t>(copy.scale), read<uint8_t>(expected.weight.scale));
+    EXPECT_EQ(read<uint8_t>(copy.weight), read<uint8_t>(expected.weight.weight));
+  };
+  const MtpWeights& mtp = *model.mtp;
+  const DecoderLayerWeights& layer = mtp.layer;
+  const DecoderLayerWeights& narrow = head.weights.layer;
+  expect_copy(head.lm_head, model.target.lm_head, {mtp.norm});
+  expect_copy(head.weights.fc, mtp.fc, {mtp.pre_fc_norm_embedding, mtp.pre_fc_norm_hidden});
+  expect_copy(narrow.self_attn->q_proj, layer.self_attn->q_proj, {layer.input_layernorm});
+  expect_copy(narrow.self_attn->v_proj, layer.self_attn->v_proj, {layer.input_layernorm});
+  expect_copy(narrow.self_attn->o_proj, layer.self_attn->o_proj, {});
+  const MlpWeights& mlp = is_moe() ? layer.moe->shared_expert : *layer.mlp;
+  const MlpWeights& narrow_mlp = is_moe() ? narrow.moe->shared_expert : *narrow.mlp;
+  expect_copy(narrow_mlp.up_proj, mlp.up_proj, {layer.post_attention_layernorm});
+  expect_copy(narrow_mlp.down_proj, mlp.down_proj, {});
+  if (!is_moe()) return;
+  expect_copy(narrow.moe->gate_up_proj, layer.moe->gate_up_proj, {layer.post_attention_layernorm});
+  expect_copy(narrow.moe->down_proj, layer.moe->down_proj, {});
 }
 
 TEST_P(ConvertedHeadTest, AWeightInItsFormatAlreadyIsShared) {
