@@ -53,9 +53,9 @@ uint32_t num_slices(const LinearWeight& w, int64_t out_features) {
   const int64_t wanted_warps = w.weight.shape().rank() == 3 ? 256 : 2048;
   const int64_t tiles = std::max<int64_t>(1, out_features / kWarpColumns);
   const int64_t steps = w.in_features() / (int64_t{vector_elements(w.format)} * 32);  // of a warp over a row
-  uint32_t slices = 1;
-  while (slices < kLinearWarps && tiles * slices < wanted_warps && slices * 2 <= steps) slices *= 2;
-  return slices;
+  int64_t slices = 1;
+  while (slices < int64_t{kLinearWarps} && tiles * slices < wanted_warps && slices * 2 <= steps) slices *= 2;
+  return static_cast<uint32_t>(slices);
 }
 
 bool is_aligned(const LinearWeight& w, const Tensor& x) {
