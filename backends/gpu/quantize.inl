@@ -4,6 +4,7 @@
 
 #include "backends/gpu/numeric.inl"
 #include "backends/gpu/quantize_params.h"
+#include "core/ops/quantize.h"
 
 namespace foretoken::gpu {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 constexpr uint32_t kBlockExtent = kFp8BlockExtent;
 constexpr uint32_t kGroup = kNvfp4Group;
 constexpr float kE4M3Max = 448.0F;
+constexpr int32_t kE4M3LastCode = 0x7e;
+constexpr uint8_t kE4M3Nan = 0x7f;
 constexpr float kE2M1Max = 6.0F;
 constexpr float kSmallestBlockScale = 1e-12F;
 
@@ -38,15 +41,49 @@ FORETOKEN_DEVICE float divided_or_one(float amax, float divisor) {
   return quotient == 0.0F ? 1.0F : quotient;
 }
 
+/// The largest magnitude that a word of elements holds.
+template <bool kIsBf16>
+FORETOKEN_DEVICE uint32_t word_largest(uint32_t word) {
+  return kIsBf16 ? larger(word << 16 & 0x7fff0000U, word & 0x7fff0000U) : word & 0x7fffffffU;
+}
+
+/// A lane's share of one row. Several vectors are under way at once, so that memory bounds the kernel.
+template <bool kIsBf16>
+FORETOKEN_DEVICE uint32_t lane_largest(const QuantizeSource& source, uint64_t row) {
+  constexpr uint32_t kBytes = kIsBf16 ? 2 : 4;
+  constexpr uint32_t kPerVector = sizeof(uint4) / kBytes;
+  constexpr uint32_t kBatch = 4;
+  const uint32_t lane = threadIdx.x % kLanes;
+  const uint64_t address = source.x + row * source.stride * kBytes;
+  const uint32_t num_vectors = address % sizeof(uint4) == 0 ? source.num_columns / kPerVector : 0;
+  uint32_t largest = 0;
+  for (uint32_t first = lane; first < num_vectors; first += kBatch * kLanes) {
+    uint4 vectors[kBatch];
+#pragma unroll
+    for (uint32_t u = 0; u < kBatch; ++u) {
+      const uint32_t v = first + u * kLanes;
+      vectors[u] = v < num_vectors ? __ldg(pointer<const uint4>(address) + v) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (const uint4& vector : vectors) {
+      const uint32_t low = larger(word_largest<kIsBf16>(vector.x), word_largest<kIsBf16>(vector.y));
+      const uint32_t high = larger(word_largest<kIsBf16>(vector.z), word_largest<kIsBf16>(vector.w));
+      largest = larger(largest, larger(low, high));
+    }
+  }
+  for (uint32_t k = num_vectors * kPerVector + lane; k < source.num_columns; k += kLanes) {
+    largest = larger(largest, magnitude_bits(source_value(source, row, k)));
+  }
+  return largest;
+}
+
 __global__ void __launch_bounds__(kQuantizeThreads) abs_max(const AbsMaxParams p) {
   begin_kernel();
   __shared__ uint32_t scratch[kQuantizeThreads / kLanes];
   uint32_t largest = 0;
-  for (uint64_t row = blockIdx.x; row < p.source.num_rows; row += kAbsMaxGroups) {
-#pragma unroll 4
-    for (uint32_t k = threadIdx.x; k < p.source.num_columns; k += kQuantizeThreads) {
-      largest = larger(largest, magnitude_bits(source_value(p.source, row, k)));
-    }
+  for (uint64_t row = uint64_t{blockIdx.x} * kAbsMaxRows + threadIdx.x / kLanes; row < p.source.num_rows;
+       row += uint64_t{gridDim.x} * kAbsMaxRows) {
+    largest = larger(largest, p.source.is_bf16 != 0 ? lane_largest<true>(p.source, row) : lane_largest<false>(p.source, row));
   }
   largest = group_largest(largest, scratch);
   if (threadIdx.x == 0) pointer<uint32_t>(p.partial)[blockIdx.x] = largest;
@@ -56,7 +93,7 @@ __global__ void __launch_bounds__(kQuantizeThreads) abs_max_join(const AbsMaxJoi
   begin_kernel();
   __shared__ uint32_t scratch[kQuantizeThreads / kLanes];
   uint32_t largest = 0;
-  for (uint32_t i = threadIdx.x; i < kAbsMaxGroups; i += kQuantizeThreads) {
+  for (uint32_t i = threadIdx.x; i < p.num_partial; i += kQuantizeThreads) {
     largest = larger(largest, pointer<const uint32_t>(p.partial)[i]);
   }
   largest = group_largest(largest, scratch);
@@ -98,6 +135,68 @@ __global__ void __launch_bounds__(kQuantizeThreads) quantize_fp8_block(const Qua
   if (threadIdx.x == 0) store_float(p.scale, uint64_t{blockIdx.y} * gridDim.x + blockIdx.x, scale, p.scale_is_bf16 != 0);
 }
 
+/// The codes of a group by its scale, the first in the lowest bits.
+FORETOKEN_DEVICE uint2 nvfp4_codes(const float (&values)[kGroup], float divisor) {
+  uint32_t nibbles[2] = {};
+#pragma unroll
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    const uint32_t code = divisor == 0.0F ? 0U : float_to_e2m1(values[i] / divisor);
+    nibbles[i / 8] |= code << (i % 8 * 4);
+  }
+  return make_uint2(nibbles[0], nibbles[1]);
+}
+
+/// Sum of the first kCount values, folded by halves. A recursion, so that the values stay in registers.
+template <uint32_t kCount>
+FORETOKEN_DEVICE float folded(float (&values)[kGroup]) {
+  if constexpr (kCount > 1) {
+#pragma unroll
+    for (uint32_t i = 0; i < kCount / 2; ++i) values[i] += values[i + kCount / 2];
+    return folded<kCount / 2>(values);
+  }
+  return values[0];
+}
+
+/// Weighted squared error of a group by its scale.
+FORETOKEN_DEVICE float nvfp4_error(const float (&values)[kGroup], const float (&column_weight)[kGroup], float divisor) {
+  const uint2 codes = nvfp4_codes(values, divisor);
+  float terms[kGroup];
+#pragma unroll
+  for (uint32_t first = 0; first < kGroup; first += 8) {
+    float quantized[8];
+    decode_e2m1x8(first == 0 ? codes.x : codes.y, quantized);
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      const float e = fmaf(-quantized[i], divisor, values[first + i]);
+      terms[first + i] = column_weight[first + i] * e * e;
+    }
+  }
+  return folded<kGroup>(terms);
+}
+
+/// The scale code near `plain` with the smallest error.
+FORETOKEN_DEVICE uint8_t best_nvfp4_scale(const float (&values)[kGroup], uint64_t column_weight, float global_scale,
+                                          uint8_t plain) {
+  if (plain == kE4M3Nan) return plain;
+  float weights[kGroup];
+#pragma unroll
+  for (uint32_t i = 0; i < kGroup; ++i) weights[i] = pointer<const float>(column_weight)[i];
+  constexpr auto kSteps = kNvfp4ScaleSteps;
+  uint8_t best = plain;
+  float least = nvfp4_error(values, weights, e4m3_to_float(plain) * global_scale);
+#pragma unroll 1
+  for (const int32_t step : kSteps) {
+    const int32_t code = int32_t{plain} + step;
+    const auto candidate = static_cast<uint8_t>(code < 0 ? 0 : smaller(code, kE4M3LastCode));
+    const float error = nvfp4_error(values, weights, e4m3_to_float(candidate) * global_scale);
+    if (error < least) {
+      least = error;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
 /// A thread per group of 16.
 __global__ void __launch_bounds__(kQuantizeThreads) quantize_nvfp4(const QuantizeNvfp4Params p) {
   begin_kernel();
@@ -108,20 +207,18 @@ __global__ void __launch_bounds__(kQuantizeThreads) quantize_nvfp4(const Quantiz
   for (uint32_t g = threadIdx.x; g < num_groups; g += kQuantizeThreads) {
     float values[kGroup];
     uint32_t largest = 0;
+#pragma unroll
     for (uint32_t i = 0; i < kGroup; ++i) {
       values[i] = source_value(p.source, row, g * kGroup + i);
       largest = larger(largest, magnitude_bits(values[i]));
     }
-    const uint8_t scale = float_to_e4m3(bits_to_float(largest) / (kE2M1Max * global_scale));
-    const float divisor = e4m3_to_float(scale) * global_scale;
-    uint32_t nibbles[2] = {};
-    for (uint32_t i = 0; i < kGroup; ++i) {
-      const uint32_t code = divisor == 0.0F ? 0U : float_to_e2m1(values[i] / divisor);
-      nibbles[i / 8] |= code << (i % 8 * 4);
+    uint8_t scale = float_to_e4m3(bits_to_float(largest) / (kE2M1Max * global_scale));
+    if (p.column_weight != 0) {
+      scale = best_nvfp4_scale(values, p.column_weight + uint64_t{g} * kGroup * sizeof(float), global_scale, scale);
     }
     const uint64_t at = row * num_groups + g;
     pointer<uint8_t>(p.scale)[at] = scale;
-    pointer<uint2>(p.codes)[at] = make_uint2(nibbles[0], nibbles[1]);
+    pointer<uint2>(p.codes)[at] = nvfp4_codes(values, e4m3_to_float(scale) * global_scale);
   }
 }
 

@@ -8,8 +8,9 @@
 namespace foretoken::gpu {
 
 inline constexpr uint32_t kQuantizeThreads = 256;
-/// Work groups of abs_max: each leaves one partial result.
-inline constexpr uint32_t kAbsMaxGroups = 512;
+/// Rows that a work group of abs_max takes at a time, one per warp, and the most work groups: each leaves one partial result.
+inline constexpr uint32_t kAbsMaxRows = 8;
+inline constexpr uint32_t kAbsMaxGroups = 4096;
 
 /// A matrix to read.
 struct QuantizeSource {
@@ -20,16 +21,17 @@ struct QuantizeSource {
   uint32_t is_bf16;
 };
 
-/// grid: kAbsMaxGroups; group g takes rows g, g + kAbsMaxGroups, ...
+/// grid: as many groups of rows as there are, up to kAbsMaxGroups.
 struct AbsMaxParams {
   QuantizeSource source;
-  uint64_t partial;  // [kAbsMaxGroups], bits of the largest magnitude
+  uint64_t partial;  // [grid], bits of the largest magnitude
 };
 
 /// One work group.
 struct AbsMaxJoinParams {
   uint64_t partial;
   uint64_t amax;  // [1]
+  uint64_t num_partial;
 };
 
 /// grid: rows.
@@ -50,10 +52,11 @@ struct QuantizeFp8BlockParams {
 /// grid: rows; the first one writes the global scale.
 struct QuantizeNvfp4Params {
   QuantizeSource source;
-  uint64_t amax;          // [1]
-  uint64_t codes;         // [N, K/2]
-  uint64_t scale;         // [N, K/16]
-  uint64_t global_scale;  // [1]
+  uint64_t amax;           // [1]
+  uint64_t column_weight;  // [K] F32, or 0
+  uint64_t codes;          // [N, K/2]
+  uint64_t scale;          // [N, K/16]
+  uint64_t global_scale;   // [1]
 };
 
 /// grid: rows.

@@ -1,6 +1,8 @@
 // abs_max, quantize_fp8_row, quantize_fp8_block, quantize_nvfp4, dequantize.
 #include "core/ops/quantize.h"
 
+#include <algorithm>
+
 #include "backends/gpu/gpu_ops.h"
 #include "backends/gpu/ops/operands.h"
 #include "backends/gpu/quantize_params.h"
@@ -16,17 +18,21 @@ QuantizeSource source_of(const Tensor& x) {
           .is_bf16 = is_bf16(x)};
 }
 
+uint32_t abs_max_groups(const AbsMax& op) { return std::clamp(ceil_div(extent(op.x, 0), kAbsMaxRows), 1U, kAbsMaxGroups); }
+
+size_t abs_max_workspace_bytes(const AbsMax& op) { return size_t{abs_max_groups(op)} * sizeof(uint32_t); }
+
 void add_abs_max(OpTable& table, const KernelModule& module) {
-  constexpr size_t kWorkspaceBytes = size_t{kAbsMaxGroups} * sizeof(uint32_t);
   table.add<AbsMax>(
       "gpu",
       [parts = module.resolve<AbsMaxParams>("abs_max"), join = module.resolve<AbsMaxJoinParams>("abs_max_join")](
           CommandList& cmd, const AbsMax& op) {
-        const uint64_t partial = checked_workspace("abs_max", op.workspace, kWorkspaceBytes);
-        parts(cmd, Grid{kAbsMaxGroups}, {.source = source_of(op.x), .partial = partial}, accesses_of(op));
-        join(cmd, Grid{1}, {.partial = partial, .amax = op.amax.address()}, accesses_of(op));
+        const uint32_t num_groups = abs_max_groups(op);
+        const uint64_t partial = checked_workspace("abs_max", op.workspace, abs_max_workspace_bytes(op));
+        parts(cmd, Grid{num_groups}, {.source = source_of(op.x), .partial = partial}, accesses_of(op));
+        join(cmd, Grid{1}, {.partial = partial, .amax = op.amax.address(), .num_partial = num_groups}, accesses_of(op));
       },
-      nullptr, [](const AbsMax&) { return kWorkspaceBytes; });
+      nullptr, abs_max_workspace_bytes);
 }
 
 void add_fp8(OpTable& table, const KernelModule& module) {
@@ -46,18 +52,15 @@ void add_fp8(OpTable& table, const KernelModule& module) {
 
 void add_nvfp4(OpTable& table, const KernelModule& module) {
   table.add<QuantizeNvfp4>(
-      "gpu",
-      [kernel = module.resolve<QuantizeNvfp4Params>("quantize_nvfp4")](CommandList& cmd, const QuantizeNvfp4& op) {
+      "gpu", [kernel = module.resolve<QuantizeNvfp4Params>("quantize_nvfp4")](CommandList& cmd, const QuantizeNvfp4& op) {
         kernel(cmd, Grid{extent(op.x, 0)},
                {.source = source_of(op.x),
                 .amax = op.amax.address(),
+                .column_weight = op.column_weight.address(),
                 .codes = op.codes.address(),
                 .scale = op.scale.address(),
                 .global_scale = op.global_scale.address()},
                accesses_of(op));
-      },
-      [](const QuantizeNvfp4& op) {
-        return op.column_weight ? Availability::no("no search for scales by column_weight") : Availability::yes();
       });
 }
 
