@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/ops.h"
 #include "core/error.h"
 
 namespace foretoken::cli {
@@ -24,7 +26,7 @@ namespace {
 constexpr size_t kMinBytes = size_t{1} << 30;  // far beyond any cache
 constexpr size_t kMinBytesPerThread = size_t{128} << 20;
 constexpr size_t kPageBytes = size_t{2} << 20;  // a huge page
-constexpr int kPasses = 12;
+constexpr size_t kPasses = 12;
 
 /// Anonymous memory, on huge pages where the system has them.
 class Mapping {
@@ -46,6 +48,14 @@ class Mapping {
  private:
   size_t bytes_;
   std::byte* data_ = nullptr;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// When a thread began and ended a pass.
+struct Span {
+  Clock::time_point from;
+  Clock::time_point to;
 };
 
 using Line = uint64_t __attribute__((vector_size(64), may_alias));
@@ -87,44 +97,91 @@ ReadFn widest_read() {
 }  // namespace
 
 double measure_read_bandwidth(int num_threads) {
-  using Clock = std::chrono::steady_clock;
-  const auto count = static_cast<size_t>(std::max(num_threads, 1));
   const size_t part = (std::max(kMinBytes / count, kMinBytesPerThread) + kPageBytes - 1) / kPageBytes * kPageBytes;
   const Mapping mapping(part * count + kPageBytes);
   const auto address = reinterpret_cast<uintptr_t>(mapping.data());
   std::byte* const begin = mapping.data() + (kPageBytes - address % kPageBytes) % kPageBytes;
 
+  // Every thread takes its own times: one that only waits for them may run late, where all cores are at work, and miss a part.
   const ReadFn read = widest_read();
-  std::barrier start(static_cast<std::ptrdiff_t>(count) + 1);
-  std::barrier stop(static_cast<std::ptrdiff_t>(count) + 1);
+  std::barrier together(static_cast<std::ptrdiff_t>(count));
   std::atomic<uint64_t> sink{0};
-  std::vector<std::jthread> threads;
-  threads.reserve(count);
-  const auto work = [&](std::byte* own) {
+  std::vector<std::array<Span, kPasses>> spans(count);
+  const auto work = [&](size_t thread) {
+    std::byte* const own = begin + thread * part;
     std::fill_n(own, part, std::byte{1});  // touched by the thread that reads it, so that it lies near
-    for (int pass = 0; pass < kPasses; ++pass) {
-      start.arrive_and_wait();
+    for (Span& span : spans[thread]) {
+      together.arrive_and_wait();
+      span.from = Clock::now();
       sink += read(own, part);
-      stop.arrive_and_wait();
+      span.to = Clock::now();
     }
   };
-  try {
-    for (size_t t = 0; t < count; ++t) threads.emplace_back(work, begin + t * part);
-  } catch (const std::system_error& error) {
-    for (size_t missing = threads.size(); missing <= count; ++missing) {  // lets those that run come to their end
-      start.arrive_and_drop();
-      stop.arrive_and_drop();
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(count);
+    try {
+      for (size_t t = 0; t < count; ++t) threads.emplace_back(work, t);
+    } catch (const std::system_error& error) {
+      for (size_t missing = threads.size(); missing < count; ++missing) together.arrive_and_drop();  // lets the others end
+      throw Error(ErrorCode::kOutOfMemory, std::string("no more threads to measure the memory bandwidth with: ") + error.what());
     }
-    throw Error(ErrorCode::kOutOfMemory, std::string("no more threads to measure the memory bandwidth with: ") + error.what());
   }
   double best_seconds = 1e30;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    start.arrive_and_wait();
-    const Clock::time_point from = Clock::now();
-    stop.arrive_and_wait();
-    best_seconds = std::min(best_seconds, std::chrono::duration<double>(Clock::now() - from).count());
+  for (size_t pass = 0; pass < kPasses; ++pass) {
+    Span all = spans[0][pass];
+    for (const auto& of_thread : spans) {
+      all.from = std::min(all.from, of_thread[pass].from);
+      all.to = std::max(all.to, of_thread[pass].to);
+    }
+    best_seconds = std::min(best_seconds, std::chrono::duration<double>(all.to - all.from).count());
   }
   return static_cast<double>(part * count) / best_seconds;
+}
+
+/// A Program that reads `x` several times, so that what a replay costs by itself does not count.
+double operator_read_bandwidth(GpuBackend& backend) {
+  constexpr int64_t kRows = int64_t{1} << 17;
+  constexpr int64_t kColumns = int64_t{1} << 13;
+  constexpr int kReads = 8;
+  const auto stream = backend.create_stream();
+  const Buffer memory = backend.allocate(dtype_bytes(DType::kBF16, size_t{kRows} * size_t{kColumns}));
+  const Buffer result = backend.allocate(sizeof(float));
+  AbsMax op{.x = memory.tensor(DType::kBF16, {kRows, kColumns}), .amax = result.tensor(DType::kF32, {1}), .workspace = {}};
+  ops::require(backend, "measuring the memory bandwidth", op);
+  const size_t workspace_bytes = ops::workspace_bytes(backend.ops(), op);
+  const Buffer workspace = backend.allocate(std::max(workspace_bytes, sizeof(float)));
+  op.workspace = workspace.tensor(DType::kU8, {static_cast<int64_t>(workspace_bytes)});
+
+  stream->run([&](CommandList& cmd) {
+    ops::dispatch(cmd, RandomFill{.out = op.x.reshape({kRows * kColumns}), .seed = 1, .exponent = 0});
+  });
+  const Program program = backend.record("read", [&op](CommandList& cmd) {
+    for (int read = 0; read < kReads; ++read) ops::dispatch(cmd, op);
+  });
+  const auto start = backend.create_event();
+  const auto stop = backend.create_event();
+  double best_us = 1e30;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    stream->record(*start);
+    stream->run(program);
+    stream->record(*stop);
+    stop->synchronize();
+    best_us = std::min(best_us, stop->elapsed_us(*start));
+  }
+  return static_cast<double>(kReads) * static_cast<double>(op.x.bytes()) * 1e6 / best_us;
+}
+
+}  // namespace
+
+ReadBandwidth measure_read_bandwidth(GpuBackend& backend) {
+  const Capabilities& device = backend.capabilities();
+  if (device.kind != DeviceKind::kCpu) {
+    return {.bytes_per_second = operator_read_bandwidth(backend), .method = "abs_max over 2 GiB"};
+  }
+  const uint32_t threads = std::max(device.num_compute_units, 1U);
+  return {.bytes_per_second = threads_read_bandwidth(threads),
+          .method = std::to_string(threads) + (threads == 1 ? " thread" : " threads")};
 }
 
 uint64_t last_level_cache_bytes() {
