@@ -6,7 +6,6 @@
 #include <random>
 #include <utility>
 
-#include "apps/foretoken/bandwidth.h"
 #include "apps/foretoken/bench_report.h"
 #include "apps/foretoken/engine_setup.h"
 #include "apps/foretoken/exit_status.h"
@@ -152,9 +151,8 @@ int run_bench_decode(const Options& options) {
                      .max_tokens = wanted.max_tokens,
                      .forced_accepts = wanted.forced_accepts,
                      .draft = std::nullopt,
-                     .read_bandwidth = std::nullopt,
+                     .read_bandwidth = measure_read_bandwidth(engine.backend()),
                      .series = {}};
-  if (device.kind == DeviceKind::kCpu) report.read_bandwidth = measure_read_bandwidth(static_cast<int>(device.num_compute_units));
   load_engine(engine, wanted.prompt_tokens, wanted.max_tokens + kMaxDepth + 1, options.flag("quiet"));
   if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
   report.series = measure(engine, wanted);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "apps/foretoken/bandwidth.h"
+#include "apps/foretoken/device_bandwidth.h"
 #include "apps/foretoken/exit_status.h"
 #include "apps/foretoken/kernel_bench.h"
 #include "apps/foretoken/options.h"
@@ -38,7 +39,7 @@ struct KernelResult {
   KernelShape shape;
   WeightFormat format = WeightFormat::kBF16;
   KernelTiming timing;
-  std::optional<double> bandwidth_share{};
+  double bandwidth_share = 0.0;
   std::optional<double> speed_of_bf16{};  // rows per second, BF16: 1
 
   [[nodiscard]] double bytes_per_second() const { return static_cast<double>(timing.bytes) * 1e6 / timing.median_us; }
@@ -167,10 +168,10 @@ std::vector<WeightFormat> formats_for(const Options& options, const Capabilities
   return formats;
 }
 
-void print_head(const Capabilities& device, const BenchPlan& plan, std::optional<double> bandwidth) {
+void print_head(const Capabilities& device, const BenchPlan& plan, const ReadBandwidth& bandwidth) {
   fmt::print("{} ({}), {} threads, {}\n", device.device_name, device.backend, device.num_compute_units, device.instruction_set);
   fmt::print("medians of {} passes over at least {} MB of weights", plan.measuring.samples, plan.measuring.min_bytes / 1000000);
-  if (bandwidth) fmt::print("; measured read bandwidth {:.1f} GB/s", *bandwidth / 1e9);
+  fmt::print("; measured read bandwidth {:.1f} GB/s ({})", bandwidth.bytes_per_second / 1e9, bandwidth.method);
   fmt::print("\n\n{:<16} {:<20} {:<10} {:>4} {:>11} {:>11} {:>11} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "rows", "us",
              "p10", "p90", "GB/s", "share", "x bf16");
 }
@@ -184,8 +185,7 @@ void print_line(const KernelResult& result) {
     return;
   }
   fmt::print("{:>11.1f} {:>11.1f} {:>11.1f} {:>8.1f} {:>7} {:>8}\n", timing.median_us, timing.p10_us, timing.p90_us,
-             result.bytes_per_second() / 1e9,
-             result.bandwidth_share ? fmt::format("{:.0f} %", 100.0 * *result.bandwidth_share) : "-",
+             result.bytes_per_second() / 1e9, fmt::format("{:.0f} %", 100.0 * result.bandwidth_share),
              result.speed_of_bf16 ? fmt::format("{:.2f}", *result.speed_of_bf16) : "-");
 }
 
@@ -206,7 +206,7 @@ Json to_json(const KernelResult& result) {
                {"p10_us", timing.p10_us},
                {"p90_us", timing.p90_us},
                {"bytes_per_second", result.bytes_per_second()},
-               {"bandwidth_share", optional_json(result.bandwidth_share)},
+               {"bandwidth_share", result.bandwidth_share},
                {"rows_per_second", result.rows_per_second()},
                {"speed_of_bf16", optional_json(result.speed_of_bf16)}});
   return json;
@@ -214,7 +214,7 @@ Json to_json(const KernelResult& result) {
 
 /// Calls `seen` with each result as it comes.
 template <class Seen>
-void measure(GpuBackend& backend, const BenchPlan& plan, std::optional<double> bandwidth, const Seen& seen) {
+void measure(GpuBackend& backend, const BenchPlan& plan, const ReadBandwidth& bandwidth, const Seen& seen) {
   const auto stream = backend.create_stream();
   for (const KernelShape& shape : plan.shapes) {
     std::map<int64_t, double> bf16_us;  // by rows
@@ -224,7 +224,7 @@ void measure(GpuBackend& backend, const BenchPlan& plan, std::optional<double> b
         KernelResult result{.shape = shape, .format = format, .timing = bench.measure(rows)};
         if (result.timing.unavailable.empty()) {
           if (format == WeightFormat::kBF16) bf16_us[rows] = result.timing.median_us;
-          if (bandwidth) result.bandwidth_share = result.bytes_per_second() / *bandwidth;
+          result.bandwidth_share = result.bytes_per_second() / bandwidth.bytes_per_second;
           if (bf16_us.contains(rows)) result.speed_of_bf16 = bf16_us[rows] / result.timing.median_us;
         }
         seen(result);
@@ -247,8 +247,7 @@ int run_bench_kernels(const Options& options) {
   plan.formats = formats_for(options, device);
   const bool is_cpu = device.kind == DeviceKind::kCpu;
   plan.measuring.min_bytes = is_cpu ? 4 * last_level_cache_bytes() : kOtherDeviceBytes;
-  std::optional<double> bandwidth;
-  if (is_cpu) bandwidth = measure_read_bandwidth(static_cast<int>(device.num_compute_units));
+  const ReadBandwidth bandwidth = measure_read_bandwidth(*backend);
 
   if (!options.flag("json")) {
     print_head(device, plan, bandwidth);
@@ -263,7 +262,8 @@ int run_bench_kernels(const Options& options) {
                   {"threads", device.num_compute_units},
                   {"repeat", plan.measuring.samples},
                   {"walked_bytes", plan.measuring.min_bytes},
-                  {"read_bandwidth_bytes_per_second", optional_json(bandwidth)},
+                  {"read_bandwidth_bytes_per_second", bandwidth.bytes_per_second},
+                  {"read_bandwidth_method", bandwidth.method},
                   {"results", results}};
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   return kExitOk;

@@ -21,6 +21,7 @@ struct Figures {
   double speedup = 0.0;
   int64_t steps = 0;
   double tokens_per_step = 0.0;
+  double host_us_per_step = 0.0;
   std::optional<double> bytes_per_second{};  // of the device's time
   std::optional<double> bandwidth_share{};
 };
@@ -56,12 +57,16 @@ Figures figures_of(const BenchReport& report, const BenchSeries& series) {
   figures.speedup = plain > 0.0 ? figures.tokens_per_second / plain : 0.0;
   const auto tokens = static_cast<int64_t>(figures.run->output_token_ids.size()) - 1;
   figures.steps = series.speculative_tokens == 0 ? tokens : figures.run->speculation.rounds();
-  figures.tokens_per_step = figures.steps == 0 ? 0.0 : static_cast<double>(tokens) / static_cast<double>(figures.steps);
+  if (figures.steps > 0) {
+    const auto steps = static_cast<double>(figures.steps);
+    figures.tokens_per_step = static_cast<double>(tokens) / steps;
+    figures.host_us_per_step = 1000.0 * figures.run->timing.host_ms / steps;
+  }
   const double device_ms = figures.run->timing.draft_ms + figures.run->timing.verify_ms;
   if (device_ms > 0.0) {
     figures.bytes_per_second =
         static_cast<double>(series.bytes_per_step) * static_cast<double>(figures.steps) * 1000.0 / device_ms;
-    if (report.read_bandwidth) figures.bandwidth_share = *figures.bytes_per_second / *report.read_bandwidth;
+    figures.bandwidth_share = *figures.bytes_per_second / report.read_bandwidth.bytes_per_second;
   }
   return figures;
 }
@@ -79,6 +84,7 @@ Json series_json(const BenchReport& report, const BenchSeries& series) {
             {"mean_tokens_per_step", figures.tokens_per_step},
             {"timing_ms",
              {{"decode", timing.decode_ms}, {"draft", timing.draft_ms}, {"verify", timing.verify_ms}, {"host", timing.host_ms}}},
+            {"host_us_per_step", figures.host_us_per_step},
             {"bytes_per_step", series.bytes_per_step},
             {"bytes_per_second", optional_json(figures.bytes_per_second)},
             {"bandwidth_share", optional_json(figures.bandwidth_share)}};
@@ -110,7 +116,8 @@ std::string to_json(const BenchReport& report) {
                   {"max_tokens", report.max_tokens},
                   {"repeat", report.series.front().runs.size()},
                   {"forced_accepts", report.forced_accepts},
-                  {"read_bandwidth_bytes_per_second", optional_json(report.read_bandwidth)},
+                  {"read_bandwidth_bytes_per_second", report.read_bandwidth.bytes_per_second},
+                  {"read_bandwidth_method", report.read_bandwidth.method},
                   {"prefill_tokens_per_second", prefill_speed(report, report.series.front())},
                   {"plain", series_json(report, report.series.front())},
                   {"speculative", speculative}};
@@ -126,20 +133,21 @@ std::string to_table(const BenchReport& report) {
                      report.series.front().runs.size());
   if (!report.forced_accepts.empty()) out += fmt::format(", accept counts forced to {}", fmt::join(report.forced_accepts, ","));
   out += '\n';
-  if (report.read_bandwidth) out += fmt::format("measured read bandwidth {:.1f} GB/s\n", *report.read_bandwidth / 1e9);
+  out += fmt::format("measured read bandwidth {:.1f} GB/s ({})\n", report.read_bandwidth.bytes_per_second / 1e9,
+                     report.read_bandwidth.method);
   out += fmt::format("prefill {:.1f} tokens/s", prefill_speed(report, report.series.front()));
   if (report.series.size() > 1)
     out += fmt::format(", with the draft head's rows {:.1f}", prefill_speed(report, report.series.back()));
   out += "\n\n";
-  out += fmt::format("{:>6} {:>10} {:>9} {:>12} {:>8} {:>8} {:>8} {:>12} {:>8} {:>7} {:>10}\n", "drafts", "tokens/s", "speed-up",
-                     "tokens/step", "draft", "verify", "host", "MB/step", "GB/s", "share", "identical");
+  out += fmt::format("{:>6} {:>10} {:>9} {:>12} {:>8} {:>8} {:>8} {:>8} {:>12} {:>8} {:>7} {:>10}\n", "drafts", "tokens/s",
+                     "speed-up", "tokens/step", "draft", "verify", "host", "host us", "MB/step", "GB/s", "share", "identical");
   for (const BenchSeries& series : report.series) {
     const Figures figures = figures_of(report, series);
     const GenerationTiming& timing = figures.run->timing;
     const auto share = [&timing](double ms) { return fmt::format("{:.1f} %", 100.0 * ms / timing.decode_ms); };
-    out += fmt::format("{:>6} {:>10.1f} {:>8.2f}x {:>12.2f} {:>8} {:>8} {:>8} {:>12.2f} {:>8} {:>7} {:>10}\n",
+    out += fmt::format("{:>6} {:>10.1f} {:>8.2f}x {:>12.2f} {:>8} {:>8} {:>8} {:>8.1f} {:>12.2f} {:>8} {:>7} {:>10}\n",
                        series.speculative_tokens, figures.tokens_per_second, figures.speedup, figures.tokens_per_step,
-                       share(timing.draft_ms), share(timing.verify_ms), share(timing.host_ms),
+                       share(timing.draft_ms), share(timing.verify_ms), share(timing.host_ms), figures.host_us_per_step,
                        static_cast<double>(series.bytes_per_step) / 1e6,
                        figures.bytes_per_second ? fmt::format("{:.1f}", *figures.bytes_per_second / 1e9) : "-",
                        figures.bandwidth_share ? fmt::format("{:.0f} %", 100.0 * *figures.bandwidth_share) : "-",

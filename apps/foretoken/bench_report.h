@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/foretoken/device_bandwidth.h"
 #include "apps/foretoken/draft_report.h"
 #include "speculative/generator.h"
 
@@ -30,9 +31,9 @@ struct BenchReport {
   int64_t prompt_tokens = 0;
   int64_t max_tokens = 0;
   std::vector<int64_t> forced_accepts;
-  std::optional<DraftReport> draft;      // nothing without a draft head
-  std::optional<double> read_bandwidth;  // bytes per second; nothing on devices whose memory the tool does not measure
-  std::vector<BenchSeries> series;       // the plain one first
+  std::optional<DraftReport> draft;  // nothing without a draft head
+  ReadBandwidth read_bandwidth;
+  std::vector<BenchSeries> series;  // the plain one first
 
   [[nodiscard]] bool identical() const;
 };

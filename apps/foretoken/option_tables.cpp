@@ -152,8 +152,9 @@ const CommandSpec kBenchDecode{
     "Measure prefill, plain and speculative decoding",
     "Medians over --repeat runs of a random prompt: prefill and plain speed, and for each number of drafts the speed, "
     "speed-up, tokens per round and where the time goes; bytes read per step and their share of the memory bandwidth, "
-    "which the tool measures itself, with as many threads (more than 100 % for weights that fit into caches). End tokens "
-    "are ignored. Exit status 3 when a text differs from the plain one.",
+    "which the tool measures itself, with as many threads, or with abs_max over 2 GiB on other devices (more than 100 % for "
+    "weights that fit into caches); host us is the time of a step, or of a round, in which no Program runs. End tokens are "
+    "ignored. Exit status 3 when a text differs from the plain one.",
     {
         kModel,
         {"speculative-tokens", "LIST", "0,1,2,3", "numbers of drafts to measure, each 0 to 15; 0 is always measured"},
@@ -221,8 +222,9 @@ const CommandSpec kBenchKernels{
     "Measure the operators that read weights, in each weight format",
     "Random weights, as many copies as the caches cannot hold (on the CPU four times the last-level cache), and one recorded "
     "Program that walks through them. Prints the time of a call (median, p10, p90), the bytes per second of weights and "
-    "scales, their share of the memory bandwidth, which the tool measures itself with as many threads, and the rows per "
-    "second relative to BF16. moe is both projections of the routed experts, over as many experts as the rows can hit.",
+    "scales, their share of the memory bandwidth, which the tool measures itself with as many threads, or with abs_max "
+    "over 2 GiB on other devices, and the rows per second relative to BF16. moe is both projections of the routed experts, over "
+    "as many experts as the rows can hit.",
     {
         {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure"},
         {"format", "LIST", "", "of f32, bf16, fp8-row, fp8-block and nvfp4; without it, all that the device stores"},

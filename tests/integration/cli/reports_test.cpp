@@ -122,6 +122,8 @@ TEST(BenchDecode, MeasuresEachNumberOfDrafts) {
   for (const json& series : report["speculative"]) {
     EXPECT_TRUE(series["identical"].get<bool>());
     EXPECT_GE(series["mean_tokens_per_round"].get<double>(), 1.0);
+    const double host_ms = series["timing_ms"]["host"].get<double>();
+    EXPECT_NEAR(series["host_us_per_step"].get<double>() * series["steps"].get<double>(), 1000.0 * host_ms, 1e-3);
     EXPECT_GT(series["bytes_per_step"].get<uint64_t>(), report["plain"]["bytes_per_step"].get<uint64_t>());
   }
 }

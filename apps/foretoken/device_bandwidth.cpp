@@ -1,0 +1,59 @@
+#include "apps/foretoken/device_bandwidth.h"
+
+#include <algorithm>
+
+#include "apps/foretoken/bandwidth.h"
+#include "backends/ops.h"
+#include "core/ops/quantize.h"
+#include "core/ops/random_fill.h"
+
+namespace foretoken::cli {
+namespace {
+
+constexpr int kPasses = 12;
+constexpr int kReads = 8;  // of one pass, so that what a replay costs by itself hardly counts
+constexpr int64_t kRows = int64_t{1} << 17;
+constexpr int64_t kColumns = int64_t{1} << 13;
+
+double operator_read_bandwidth(GpuBackend& backend) {
+  const auto stream = backend.create_stream();
+  const Buffer memory = backend.allocate(dtype_bytes(DType::kBF16, size_t{kRows} * size_t{kColumns}));
+  const Buffer result = backend.allocate(sizeof(float));
+  AbsMax op{.x = memory.tensor(DType::kBF16, {kRows, kColumns}), .amax = result.tensor(DType::kF32, {1}), .workspace = {}};
+  ops::require(backend, "measuring the memory bandwidth", op);
+  const size_t workspace_bytes = ops::workspace_bytes(backend.ops(), op);
+  const Buffer workspace = backend.allocate(std::max(workspace_bytes, sizeof(float)));
+  op.workspace = workspace.tensor(DType::kU8, {static_cast<int64_t>(workspace_bytes)});
+
+  stream->run([&](CommandList& cmd) {
+    ops::dispatch(cmd, RandomFill{.out = op.x.reshape({kRows * kColumns}), .seed = 1, .exponent = 0});
+  });
+  const Program program = backend.record("read", [&op](CommandList& cmd) {
+    for (int read = 0; read < kReads; ++read) ops::dispatch(cmd, op);
+  });
+  const auto start = backend.create_event();
+  const auto stop = backend.create_event();
+  double best_us = 1e30;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    stream->record(*start);
+    stream->run(program);
+    stream->record(*stop);
+    stop->synchronize();
+    best_us = std::min(best_us, stop->elapsed_us(*start));
+  }
+  return static_cast<double>(kReads) * static_cast<double>(op.x.bytes()) * 1e6 / best_us;
+}
+
+}  // namespace
+
+ReadBandwidth measure_read_bandwidth(GpuBackend& backend) {
+  const Capabilities& device = backend.capabilities();
+  if (device.kind != DeviceKind::kCpu) {
+    return {.bytes_per_second = operator_read_bandwidth(backend), .method = "abs_max over 2 GiB"};
+  }
+  const auto threads = static_cast<int>(device.num_compute_units);
+  return {.bytes_per_second = measure_read_bandwidth(threads),
+          .method = std::to_string(threads) + (threads == 1 ? " thread" : " threads")};
+}
+
+}  // namespace foretoken::cli
