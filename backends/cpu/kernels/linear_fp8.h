@@ -31,8 +31,9 @@ struct Fp8Codes {
   }
   template <size_t kPiece>
   FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
-    const size_t first = smaller(kPiece * kLanes, count);
-    return load_partial_e4m3(codes + k + first, smaller(kLanes, count - first));
+    constexpr size_t kFirst = kPiece * kLanes;
+    if (kFirst >= count) return F32x16::zero();  // as in ConsecutivePieces
+    return load_partial_e4m3(codes + k + kFirst, smaller(kLanes, count - kFirst));
   }
 };
 

@@ -34,9 +34,10 @@ struct Nvfp4Row {
   }
   template <size_t kPiece>
   FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
-    const size_t first = smaller(kPiece / 8 * kSpan, count);
-    const size_t words = smaller(kSpan, count - first) / 8;
-    return decode<kPiece % 8>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1U << words) - 1U), codes + (k + first) / 2));
+    constexpr size_t kFirst = kPiece / 8 * kSpan;
+    if (kFirst >= count) return F32x16::zero();  // as in ConsecutivePieces
+    const size_t words = smaller(kSpan, count - kFirst) / 8;
+    return decode<kPiece % 8>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1U << words) - 1U), codes + (k + kFirst) / 2));
   }
   template <bool kFull>
   FORETOKEN_SIMD_INLINE F32x16 block_scales(size_t k, size_t count) const {

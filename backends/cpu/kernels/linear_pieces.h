@@ -34,8 +34,9 @@ struct ConsecutivePieces {
   /// Of a block that has only `count` elements; the others are 0.
   template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
-    const size_t first = smaller(kPiece * kLanes, count);
-    return load_lanes(p + first, smaller(kLanes, count - first));
+    constexpr size_t kFirst = kPiece * kLanes;
+    if (kFirst >= count) return F32x16::zero();  // a load without any lane is slow where the memory after the row was never used
+    return load_lanes(p + kFirst, smaller(kLanes, count - kFirst));
   }
 
  private:
@@ -76,8 +77,8 @@ struct EighthPieces {
     F32x16 v[8];
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) {
-      const size_t first = smaller(i * kLanes, count);
-      v[i] = F32x16::load_partial(x + first, smaller(kLanes, count - first));
+      const size_t first = i * kLanes;
+      v[i] = first < count ? F32x16::load_partial(x + first, smaller(kLanes, count - first)) : F32x16::zero();
     }
     // Elements at even places first, then those at odd ones; and so on in each half, three times in all.
     split<8>(v);

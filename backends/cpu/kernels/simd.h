@@ -150,7 +150,8 @@ FORETOKEN_SIMD_INLINE F32x16 load_alternate(const float* p) {
 template <bool kOdd>
 FORETOKEN_SIMD_INLINE F32x16 load_alternate_partial(const float* p, size_t count) {
   const size_t low = count < kLanes ? count : kLanes;
-  return alternate<kOdd>(F32x16::load_partial(p, low), F32x16::load_partial(p + low, count - low));
+  const F32x16 high = count > kLanes ? F32x16::load_partial(p + low, count - low) : F32x16::zero();
+  return alternate<kOdd>(F32x16::load_partial(p, low), high);
 }
 
 #elif defined(__AVX2__)
