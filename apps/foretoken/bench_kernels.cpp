@@ -39,10 +39,11 @@ struct KernelResult {
   KernelShape shape;
   WeightFormat format = WeightFormat::kBF16;
   KernelTiming timing;
-  double bandwidth_share = 0.0;
+  ReadBandwidth bandwidth;                // measured just before: machines that are shared change
   std::optional<double> speed_of_bf16{};  // rows per second, BF16: 1
 
   [[nodiscard]] double bytes_per_second() const { return static_cast<double>(timing.bytes) * 1e6 / timing.median_us; }
+  [[nodiscard]] double bandwidth_share() const { return bytes_per_second() / bandwidth.bytes_per_second; }
   [[nodiscard]] double rows_per_second() const { return static_cast<double>(timing.rows) * 1e6 / timing.median_us; }
 };
 
@@ -168,12 +169,12 @@ std::vector<WeightFormat> formats_for(const Options& options, const Capabilities
   return formats;
 }
 
-void print_head(const Capabilities& device, const BenchPlan& plan, const ReadBandwidth& bandwidth) {
+void print_head(const Capabilities& device, const BenchPlan& plan) {
   fmt::print("{} ({}), {} threads, {}\n", device.device_name, device.backend, device.num_compute_units, device.instruction_set);
-  fmt::print("medians of {} passes over at least {} MB of weights", plan.measuring.samples, plan.measuring.min_bytes / 1000000);
-  fmt::print("; measured read bandwidth {:.1f} GB/s ({})", bandwidth.bytes_per_second / 1e9, bandwidth.method);
-  fmt::print("\n\n{:<16} {:<20} {:<10} {:>4} {:>11} {:>11} {:>11} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "rows", "us",
-             "p10", "p90", "GB/s", "share", "x bf16");
+  fmt::print("medians of {} passes over at least {} MB of weights; read: the bandwidth just before, GB/s\n\n",
+             plan.measuring.samples, plan.measuring.min_bytes / 1000000);
+  fmt::print("{:<16} {:<20} {:<10} {:>4} {:>11} {:>11} {:>11} {:>8} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "rows", "us",
+             "p10", "p90", "GB/s", "read", "share", "x bf16");
 }
 
 void print_line(const KernelResult& result) {
@@ -184,8 +185,9 @@ void print_line(const KernelResult& result) {
     fmt::print("{}\n", timing.unavailable);
     return;
   }
-  fmt::print("{:>11.1f} {:>11.1f} {:>11.1f} {:>8.1f} {:>7} {:>8}\n", timing.median_us, timing.p10_us, timing.p90_us,
-             result.bytes_per_second() / 1e9, fmt::format("{:.0f} %", 100.0 * result.bandwidth_share),
+  fmt::print("{:>11.1f} {:>11.1f} {:>11.1f} {:>8.1f} {:>8.1f} {:>7} {:>8}\n", timing.median_us, timing.p10_us, timing.p90_us,
+             result.bytes_per_second() / 1e9, result.bandwidth.bytes_per_second / 1e9,
+             fmt::format("{:.0f} %", 100.0 * result.bandwidth_share()),
              result.speed_of_bf16 ? fmt::format("{:.2f}", *result.speed_of_bf16) : "-");
 }
 
@@ -206,7 +208,9 @@ Json to_json(const KernelResult& result) {
                {"p10_us", timing.p10_us},
                {"p90_us", timing.p90_us},
                {"bytes_per_second", result.bytes_per_second()},
-               {"bandwidth_share", result.bandwidth_share},
+               {"read_bandwidth_bytes_per_second", result.bandwidth.bytes_per_second},
+               {"read_bandwidth_method", result.bandwidth.method},
+               {"bandwidth_share", result.bandwidth_share()},
                {"rows_per_second", result.rows_per_second()},
                {"speed_of_bf16", optional_json(result.speed_of_bf16)}});
   return json;
@@ -214,17 +218,17 @@ Json to_json(const KernelResult& result) {
 
 /// Calls `seen` with each result as it comes.
 template <class Seen>
-void measure(GpuBackend& backend, const BenchPlan& plan, const ReadBandwidth& bandwidth, const Seen& seen) {
+void measure(GpuBackend& backend, const BenchPlan& plan, const Seen& seen) {
   const auto stream = backend.create_stream();
   for (const KernelShape& shape : plan.shapes) {
     std::map<int64_t, double> bf16_us;  // by rows
     for (const WeightFormat format : plan.formats) {
+      const ReadBandwidth bandwidth = measure_read_bandwidth(backend);
       KernelBench bench(backend, *stream, shape, format, plan.measuring);
       for (const int64_t rows : plan.rows) {
-        KernelResult result{.shape = shape, .format = format, .timing = bench.measure(rows)};
+        KernelResult result{.shape = shape, .format = format, .timing = bench.measure(rows), .bandwidth = bandwidth};
         if (result.timing.unavailable.empty()) {
           if (format == WeightFormat::kBF16) bf16_us[rows] = result.timing.median_us;
-          result.bandwidth_share = result.bytes_per_second() / bandwidth.bytes_per_second;
           if (bf16_us.contains(rows)) result.speed_of_bf16 = bf16_us[rows] / result.timing.median_us;
         }
         seen(result);
@@ -247,23 +251,20 @@ int run_bench_kernels(const Options& options) {
   plan.formats = formats_for(options, device);
   const bool is_cpu = device.kind == DeviceKind::kCpu;
   plan.measuring.min_bytes = is_cpu ? 4 * last_level_cache_bytes() : kOtherDeviceBytes;
-  const ReadBandwidth bandwidth = measure_read_bandwidth(*backend);
 
   if (!options.flag("json")) {
-    print_head(device, plan, bandwidth);
-    measure(*backend, plan, bandwidth, print_line);
+    print_head(device, plan);
+    measure(*backend, plan, print_line);
     return kExitOk;
   }
   Json results = Json::array();
-  measure(*backend, plan, bandwidth, [&results](const KernelResult& result) { results.push_back(to_json(result)); });
+  measure(*backend, plan, [&results](const KernelResult& result) { results.push_back(to_json(result)); });
   const Json json{{"backend", device.backend},
                   {"device", device.device_name},
                   {"instruction_set", device.instruction_set},
                   {"threads", device.num_compute_units},
                   {"repeat", plan.measuring.samples},
                   {"walked_bytes", plan.measuring.min_bytes},
-                  {"read_bandwidth_bytes_per_second", bandwidth.bytes_per_second},
-                  {"read_bandwidth_method", bandwidth.method},
                   {"results", results}};
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   return kExitOk;

@@ -222,8 +222,9 @@ const CommandSpec kBenchKernels{
     "Measure the operators that read weights, in each weight format",
     "Random weights, as many copies as the caches cannot hold (on the CPU four times the last-level cache), and one recorded "
     "Program that walks through them. Prints the time of a call (median, p10, p90), the bytes per second of weights and "
-    "scales, their share of the memory bandwidth, which the tool measures itself with as many threads, or with abs_max "
-    "over 2 GiB on other devices, and the rows per second relative to BF16. moe is both projections of the routed experts, over "
+    "scales, their share of the memory bandwidth, which the tool measures before each format (on the CPU with as many "
+    "threads, elsewhere with abs_max over 2 GiB), and the rows per second relative to BF16. moe is both projections of the "
+    "routed experts, over "
     "as many experts as the rows can hit.",
     {
         {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure"},
