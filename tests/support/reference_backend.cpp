@@ -98,8 +98,8 @@ ReferenceBackend::ReferenceBackend(OpTable table) : table_(std::move(table)) {
   capabilities_.backend = "reference";
   capabilities_.device_name = "float64 references";
   capabilities_.instruction_set = "none";
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block,
-                                    WeightFormat::kNvfp4}) {
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4}) {
     const Availability slow = Availability::no("float64 arithmetic");
     capabilities_.weight_formats.push_back({.format = format, .storable = Availability::yes(), .fast = slow, .native = slow});
   }
