@@ -1,6 +1,7 @@
 #include "apps/foretoken/kernel_bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -18,7 +19,7 @@ constexpr int kInputExponent = -7;    // |x| < 1
 
 /// The value of sorted `samples` at `fraction` of the way through.
 double percentile(const std::vector<double>& samples, double fraction) {
-  return samples[static_cast<size_t>(fraction * static_cast<double>(samples.size() - 1) + 0.5)];
+  return samples[static_cast<size_t>(std::lround(fraction * static_cast<double>(samples.size() - 1)))];
 }
 
 }  // namespace
@@ -228,7 +229,7 @@ void KernelBench::copy_weights(const WeightPair& original) {
 }
 
 std::unique_ptr<KernelBench::Work> KernelBench::make_work(int64_t rows) const {
-  auto work = std::unique_ptr<Work>(new Work{.backend = backend_, .stream = stream_});
+  auto work = std::make_unique<Work>(backend_, stream_);
   switch (shape_.op) {
     case KernelOp::kLinear: work->add_linear(weights_, rows); break;
     case KernelOp::kLinearArgmax: work->add_linear_argmax(weights_, rows); break;
