@@ -43,4 +43,15 @@ void check_fill(const BufferView& destination) {
               {.what = "fill", .expected = "a multiple of 4 bytes", .got = std::to_string(destination.bytes) + " bytes"});
 }
 
+uint64_t checked_workspace(std::string_view op, const Tensor& workspace, size_t bytes) {
+  const size_t got = workspace ? workspace.view().bytes : 0;
+  if (got < bytes) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "the workspace is too small",
+                                              .where = std::string(op),
+                                              .expected = std::to_string(bytes) + " bytes",
+                                              .got = std::to_string(got) + " bytes"});
+  }
+  return workspace.address();
+}
+
 }  // namespace foretoken

@@ -8,6 +8,7 @@
 #include "backends/cpu/ops/operands.h"
 #include "backends/kernel.h"
 #include "backends/op_table.h"
+#include "backends/view_checks.h"
 #include "core/error.h"
 #include "core/linear_weight.h"
 
@@ -73,17 +74,5 @@ class WeightKernels {
  private:
   Kernel<Params> f32_, bf16_, fp8_row_, fp8_block_, nvfp4_;
 };
-
-/// The address of `workspace`. Throws InvalidArgument when it is smaller than `bytes`.
-[[nodiscard]] inline uint64_t checked_workspace(const char* op, const Tensor& workspace, size_t bytes) {
-  const size_t got = workspace ? workspace.view().bytes : 0;
-  if (got < bytes) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "the workspace is too small",
-                                              .where = op,
-                                              .expected = std::to_string(bytes) + " bytes",
-                                              .got = std::to_string(got) + " bytes"});
-  }
-  return workspace.address();
-}
 
 }  // namespace foretoken::cpu

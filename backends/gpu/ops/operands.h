@@ -9,7 +9,7 @@
 
 #include "backends/capabilities.h"
 #include "backends/command_list.h"
-#include "core/error.h"
+#include "backends/view_checks.h"
 #include "core/tensor.h"
 
 namespace foretoken::gpu {
@@ -29,18 +29,6 @@ template <std::unsigned_integral T>
 [[nodiscard]] inline Availability dim_at_most(const Tensor& tensor, size_t axis, int64_t limit, const std::string& what) {
   if (tensor.dim(axis) <= limit) return Availability::yes();
   return Availability::no(what + " of at most " + std::to_string(limit) + " elements");
-}
-
-/// The address of `workspace`. Throws InvalidArgument when it is smaller than `bytes`.
-[[nodiscard]] inline uint64_t checked_workspace(const char* op, const Tensor& workspace, size_t bytes) {
-  const size_t got = workspace ? workspace.view().bytes : 0;
-  if (got < bytes) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "the workspace is too small",
-                                              .where = op,
-                                              .expected = std::to_string(bytes) + " bytes",
-                                              .got = std::to_string(got) + " bytes"});
-  }
-  return workspace.address();
 }
 
 }  // namespace foretoken::gpu
