@@ -45,6 +45,7 @@ struct Capabilities {
   DeviceKind kind = DeviceKind::kOther;
   uint64_t total_memory_bytes = 0;
   uint32_t num_compute_units = 0;        // threads of the pool, multiprocessors
+  uint32_t max_group_memory = 0;         // bytes that a work group may share; 0 where there are no work groups
   std::vector<uint32_t> subgroup_sizes;  // lanes that kernels may use
   std::vector<DType> activation_dtypes;  // best first
   std::vector<WeightFormatSupport> weight_formats;

@@ -20,6 +20,7 @@ struct Grid {
   uint32_t x = 1;
   uint32_t y = 1;
   uint32_t z = 1;
+  uint32_t group_memory = 0;  // bytes that a work group shares, beyond what its kernel declares; GPUs only
 };
 
 class CommandList {

@@ -63,6 +63,7 @@ void CudaCommandList::launch(const KernelCode& code, Grid grid, std::span<const 
   cudaLaunchConfig_t config{};
   config.gridDim = {grid.x, grid.y, grid.z};
   config.blockDim = {kernel->num_threads(), 1, 1};
+  config.dynamicSmemBytes = grid.group_memory;
   config.stream = stream_;
   config.attrs = &attribute;
   config.numAttrs = context_.programmatic_launch && may_start_early_ ? 1 : 0;

@@ -53,6 +53,13 @@ int num_devices() {
   return 0;
 }
 
+DeviceLimits device_limits(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return {.architecture = static_cast<uint32_t>(properties.major * 10 + properties.minor),
+          .max_group_memory = static_cast<uint32_t>(properties.sharedMemPerBlockOptin)};
+}
+
 Capabilities device_capabilities(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
@@ -68,6 +75,7 @@ Capabilities device_capabilities(int device) {
   caps.kind = properties.integrated != 0 ? DeviceKind::kIntegratedGpu : DeviceKind::kDiscreteGpu;
   caps.total_memory_bytes = properties.totalGlobalMem;
   caps.num_compute_units = static_cast<uint32_t>(properties.multiProcessorCount);
+  caps.max_group_memory = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
   caps.subgroup_sizes = {static_cast<uint32_t>(properties.warpSize)};
   caps.activation_dtypes = {DType::kF32, DType::kBF16};
   caps.weight_formats = weight_formats(compute_capability);

@@ -11,6 +11,15 @@ namespace foretoken::cuda {
 /// 0 without a driver.
 [[nodiscard]] int num_devices();
 
+/// What kernels are chosen and launched by.
+struct DeviceLimits {
+  uint32_t architecture = 0;      // compute capability, major * 10 + minor
+  uint32_t max_group_memory = 0;  // bytes of one work group
+};
+
+/// Throws DeviceError when the device cannot be asked.
+[[nodiscard]] DeviceLimits device_limits(int device);
+
 /// Throws DeviceError when the device cannot be asked.
 [[nodiscard]] Capabilities device_capabilities(int device);
 

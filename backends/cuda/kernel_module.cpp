@@ -1,5 +1,6 @@
 #include "backends/cuda/kernel_module.h"
 
+#include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_error.h"
 #include "core/error.h"
 
@@ -15,7 +16,10 @@ CudaKernelModule::CudaKernelModule() {
 
 CudaKernelModule::CudaKernelModule(int device) : CudaKernelModule() {
   use_device(device);
+  const DeviceLimits limits = device_limits(device);
+  architecture_ = limits.architecture;
   for (const auto& [name, code] : kernels_) {
+    if (code.min_architecture() > architecture_) continue;
     cudaFuncAttributes attributes{};
     const cudaError_t status = cudaFuncGetAttributes(&attributes, code.function());
     if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
@@ -24,14 +28,25 @@ CudaKernelModule::CudaKernelModule(int device) : CudaKernelModule() {
                                                ": " + describe(status) + ")");
     }
     check(status, "cudaFuncGetAttributes", "kernel " + name);
+    if (!code.large_group_memory()) continue;
+    const auto group_memory = static_cast<int>(limits.max_group_memory - attributes.sharedSizeBytes);
+    check(cudaFuncSetAttribute(code.function(), cudaFuncAttributeMaxDynamicSharedMemorySize, group_memory), "cudaFuncSetAttribute",
+          "kernel " + name);
   }
 }
 
 const KernelCode* CudaKernelModule::find(std::string_view name, std::string& reason) const {
   const auto found = kernels_.find(name);
-  if (found != kernels_.end()) return &found->second;
-  reason = "no such CUDA kernel";
-  return nullptr;
+  if (found == kernels_.end()) {
+    reason = "no such CUDA kernel";
+    return nullptr;
+  }
+  if (architecture_ != 0 && found->second.min_architecture() > architecture_) {
+    reason = "its instructions begin with sm_" + std::to_string(found->second.min_architecture()) + ", this is sm_" +
+             std::to_string(architecture_);
+    return nullptr;
+  }
+  return &found->second;
 }
 
 }  // namespace foretoken::cuda

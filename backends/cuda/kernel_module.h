@@ -16,17 +16,23 @@ class CudaKernelCode final : public KernelCode {
       : KernelCode(entry.name, entry.params_bytes),
         function_(entry.function),
         num_threads_(entry.num_threads),
-        makes_weights_(entry.makes_weights) {}
+        min_architecture_(entry.min_architecture),
+        makes_weights_(entry.makes_weights),
+        large_group_memory_(entry.large_group_memory) {}
 
   [[nodiscard]] const void* function() const { return function_; }
   [[nodiscard]] uint32_t num_threads() const { return num_threads_; }
   /// Whether what it writes may be read by a kernel that has not waited: the next launch must not start early.
   [[nodiscard]] bool makes_weights() const { return makes_weights_; }
+  [[nodiscard]] bool large_group_memory() const { return large_group_memory_; }
+  [[nodiscard]] uint32_t min_architecture() const { return min_architecture_; }
 
  private:
   const void* function_;
   uint32_t num_threads_;
+  uint32_t min_architecture_;
   bool makes_weights_;
+  bool large_group_memory_;
 };
 
 /// All kernels of this build.
@@ -36,7 +42,7 @@ class CudaKernelModule final : public KernelModule {
  public:
   /// Without a device: names and sizes only, for tests. Throws InternalError when two kernels have one name.
   CudaKernelModule();
-  /// Loads every kernel on `device`, so that nothing is loaded later, inside a recording. Throws Unsupported when this build has
+  /// Loads every kernel that `device` has the instructions for, so that nothing is loaded later, inside a recording. Throws Unsupported when this build has
   /// no code for the device.
   explicit CudaKernelModule(int device);
 
@@ -44,6 +50,7 @@ class CudaKernelModule final : public KernelModule {
   [[nodiscard]] size_t size() const { return kernels_.size(); }
 
  private:
+  uint32_t architecture_ = 0;  // of the device; 0 without one
   std::map<std::string, CudaKernelCode, std::less<>> kernels_;
 };
 

@@ -16,6 +16,8 @@ struct KernelEntry {
   const void* function;        // the host's handle of the kernel
   uint32_t num_threads;        // of a work group: fixed by the kernel, never by its caller
   bool makes_weights = false;  // writes what later kernels may read before they have waited for it: weights
+  bool large_group_memory = false;  // may be launched with as much group memory as the device has, not only 48 KiB
+  uint32_t min_architecture = 0;    // the first that has the instructions it needs, 90 for sm_90; absent below
 };
 
 using KernelList = std::vector<KernelEntry>;
