@@ -42,8 +42,8 @@ class CudaKernelModule final : public KernelModule {
  public:
   /// Without a device: names and sizes only, for tests. Throws InternalError when two kernels have one name.
   CudaKernelModule();
-  /// Loads every kernel that `device` has the instructions for, so that nothing is loaded later, inside a recording. Throws Unsupported when this build has
-  /// no code for the device.
+  /// Loads every kernel that `device` has the instructions for, so that nothing is loaded later, inside a recording. Throws
+  /// Unsupported when this build has no code for the device.
   explicit CudaKernelModule(int device);
 
   [[nodiscard]] const KernelCode* find(std::string_view name, std::string& reason) const override;
