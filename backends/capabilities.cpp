@@ -1,5 +1,7 @@
 #include "backends/capabilities.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace foretoken {
@@ -28,6 +30,16 @@ void Capabilities::require_storable(WeightFormat format, std::string_view what, 
                .where = std::string(where),
                .expected = usable_formats(),
                .got = std::string(to_string(format))});
+}
+
+DType Capabilities::activation_dtype(std::optional<DType> asked) const {
+  if (!asked) return activation_dtypes.front();
+  if (std::ranges::find(activation_dtypes, *asked) != activation_dtypes.end()) return *asked;
+  std::string known;
+  for (const DType dtype : activation_dtypes) known.append(known.empty() ? "" : ", ").append(to_string(dtype));
+  throw Error(ErrorCode::kUnsupported, {.what = device_name + " has no linear layers for such activations",
+                                        .expected = known,
+                                        .got = std::string(to_string(*asked))});
 }
 
 }  // namespace foretoken

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,7 @@ struct Capabilities {
   uint32_t num_compute_units = 0;        // threads of the pool, multiprocessors
   uint32_t max_group_memory = 0;         // bytes that a work group may share; 0 where there are no work groups
   std::vector<uint32_t> subgroup_sizes;  // lanes that kernels may use
-  std::vector<DType> activation_dtypes;  // best first
+  std::vector<DType> activation_dtypes;  // that linear layers take, best first; at least one
   std::vector<WeightFormatSupport> weight_formats;
   Availability bf16_prefill =
       Availability::yes();            // matrix hardware for prefill with BF16 activations, faster than the exact kernels
@@ -60,6 +61,9 @@ struct Capabilities {
   /// Throws Unsupported unless `format` is storable. The message begins with `where` (a file, an option; may be empty) and names
   /// `what` is in the format ("tensor mtp.fc.weight"), this device, the reason, and the formats that it could use.
   void require_storable(WeightFormat format, std::string_view what, std::string_view where) const;
+  /// The dtype of the inputs of linear layers: the one asked for, else the best. Throws Unsupported that names those this device
+  /// takes when the one asked for is not among them.
+  [[nodiscard]] DType activation_dtype(std::optional<DType> asked) const;
 };
 
 }  // namespace foretoken

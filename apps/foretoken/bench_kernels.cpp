@@ -10,6 +10,7 @@
 
 #include "apps/foretoken/bandwidth.h"
 #include "apps/foretoken/device_bandwidth.h"
+#include "apps/foretoken/engine_setup.h"
 #include "apps/foretoken/exit_status.h"
 #include "apps/foretoken/kernel_bench.h"
 #include "apps/foretoken/options.h"
@@ -171,8 +172,8 @@ std::vector<WeightFormat> formats_for(const Options& options, const Capabilities
 
 void print_head(const Capabilities& device, const BenchPlan& plan) {
   fmt::print("{} ({}), {} threads, {}\n", device.device_name, device.backend, device.num_compute_units, device.instruction_set);
-  fmt::print("medians of {} passes over at least {} MB of weights; read: the bandwidth just before, GB/s\n\n",
-             plan.measuring.samples, plan.measuring.min_bytes / 1000000);
+  fmt::print("medians of {} passes over at least {} MB of weights, {} activations; read: the bandwidth just before, GB/s\n\n",
+             plan.measuring.samples, plan.measuring.min_bytes / 1000000, to_string(plan.measuring.activations));
   fmt::print("{:<16} {:<20} {:<10} {:>4} {:>11} {:>11} {:>11} {:>8} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "rows", "us",
              "p10", "p90", "GB/s", "read", "share", "x bf16");
 }
@@ -249,6 +250,7 @@ int run_bench_kernels(const Options& options) {
                                                         {.num_threads = static_cast<int>(options.integer("threads", 0, 1024))});
   const Capabilities& device = backend->capabilities();
   plan.formats = formats_for(options, device);
+  plan.measuring.activations = device.activation_dtype(activations_option(options));
   const bool is_cpu = device.kind == DeviceKind::kCpu;
   plan.measuring.min_bytes = is_cpu ? 4 * last_level_cache_bytes() : kOtherDeviceBytes;
 
@@ -265,6 +267,7 @@ int run_bench_kernels(const Options& options) {
                   {"threads", device.num_compute_units},
                   {"repeat", plan.measuring.samples},
                   {"walked_bytes", plan.measuring.min_bytes},
+                  {"activations", to_string(plan.measuring.activations)},
                   {"results", results}};
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   return kExitOk;

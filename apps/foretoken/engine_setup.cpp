@@ -13,6 +13,14 @@ std::optional<DType> kv_dtype_option(const Options& options, std::string_view na
   }
 }
 
+std::optional<DType> activations_option(const Options& options) {
+  switch (options.choice("activations", {"auto", "f32", "bf16"})) {
+    case 1: return DType::kF32;
+    case 2: return DType::kBF16;
+    default: return std::nullopt;
+  }
+}
+
 std::string_view kv_dtype_name(DType dtype) {
   if (dtype == DType::kE4M3) return "fp8";
   return dtype == DType::kF32 ? "f32" : "bf16";

@@ -17,6 +17,9 @@ namespace foretoken::cli {
 /// --kv-dtype or --draft-kv-dtype; nothing for auto. Throws UsageError.
 [[nodiscard]] std::optional<DType> kv_dtype_option(const Options& options, std::string_view name);
 
+/// --activations; nothing for auto. Throws UsageError.
+[[nodiscard]] std::optional<DType> activations_option(const Options& options);
+
 /// "f32", "bf16", "fp8".
 [[nodiscard]] std::string_view kv_dtype_name(DType dtype);
 

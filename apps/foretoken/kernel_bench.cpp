@@ -34,23 +34,22 @@ std::string KernelShape::to_string() const {
 struct KernelBench::Work {
   GpuBackend& backend;
   Stream& stream;
+  DType activations = DType::kF32;
   std::vector<Buffer> memory{};
   std::vector<std::function<void(CommandList&)>> calls{};
-  std::function<void()> require{};  // throws Unsupported when the device has no implementation
-  uint64_t bytes = 0;               // weights that one call reads
+  uint64_t bytes = 0;  // weights that one call reads
 
   Tensor allocate(DType dtype, const Shape& shape) {
     memory.push_back(backend.allocate(dtype_bytes(dtype, static_cast<size_t>(shape.num_elements()))));
     return memory.back().tensor(dtype, shape);
   }
   Tensor input(const Shape& shape) {
-    const Tensor x = allocate(DType::kF32, shape);
+    const Tensor x = allocate(activations, shape);
     stream.run([&](CommandList& cmd) {
       ops::dispatch(cmd, RandomFill{.out = x.reshape({shape.num_elements()}), .seed = kSeed, .exponent = kInputExponent});
     });
     return x;
   }
-  Tensor output(const Shape& shape) { return allocate(DType::kF32, shape); }
   template <class T>
   Tensor upload(DType dtype, const Shape& shape, const std::vector<T>& values) {
     const Tensor tensor = allocate(dtype, shape);
@@ -71,7 +70,7 @@ struct KernelBench::Work {
 
 void KernelBench::Work::add_linear(const std::vector<WeightPair>& weights, int64_t rows) {
   const LinearWeight& w = weights.front().first;
-  Linear op{.x = input({rows, w.in_features()}), .w = w, .out = output({rows, w.out_features()}), .workspace = {}};
+  Linear op{.x = input({rows, w.in_features()}), .w = w, .out = allocate(DType::kF32, {rows, w.out_features()}), .workspace = {}};
   ops::require(backend, "bench kernels", op);
   add_workspace(op);
   bytes = w.bytes();
@@ -99,7 +98,7 @@ void KernelBench::Work::add_linear_silu_mul(const std::vector<WeightPair>& weigh
   LinearSiluMul op{.x = input({rows, w.first.in_features()}),
                    .gate = w.first,
                    .up = w.second,
-                   .out = output({rows, w.first.out_features()}),
+                   .out = allocate(activations, {rows, w.first.out_features()}),
                    .workspace = {}};
   ops::require(backend, "bench kernels", op);
   add_workspace(op);
@@ -120,7 +119,7 @@ void KernelBench::Work::add_moe(const std::vector<WeightPair>& weights, const Ke
                   .gate_up = weights.front().first,
                   .expert_offsets = {},
                   .expert_pairs = {},
-                  .out = output({rows, slots, shape.rows_out})};
+                  .out = allocate(activations, {rows, slots, shape.rows_out})};
   MoeExpertsDown down{.act = up.out,
                       .down = weights.front().second,
                       .topk_ids = {},
@@ -129,7 +128,7 @@ void KernelBench::Work::add_moe(const std::vector<WeightPair>& weights, const Ke
                       .expert_pairs = {},
                       .shared = {},
                       .shared_gate = {},
-                      .out = output({rows, shape.columns}),
+                      .out = allocate(DType::kF32, {rows, shape.columns}),
                       .workspace = {}};
   down.topk_weights =
       upload(DType::kF32, {rows, slots}, std::vector<float>(static_cast<size_t>(pairs), 1.0F / static_cast<float>(slots)));
@@ -229,7 +228,7 @@ void KernelBench::copy_weights(const WeightPair& original) {
 }
 
 std::unique_ptr<KernelBench::Work> KernelBench::make_work(int64_t rows) const {
-  auto work = std::make_unique<Work>(backend_, stream_);
+  auto work = std::make_unique<Work>(backend_, stream_, options_.activations);
   switch (shape_.op) {
     case KernelOp::kLinear: work->add_linear(weights_, rows); break;
     case KernelOp::kLinearArgmax: work->add_linear_argmax(weights_, rows); break;

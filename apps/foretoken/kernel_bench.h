@@ -42,6 +42,7 @@ struct KernelTiming {
 struct KernelBenchOptions {
   uint64_t min_bytes = 0;  // weights that calls walk through before the first is read again
   int64_t samples = 15;
+  DType activations = DType::kF32;  // of the operator's inputs, and of outputs that feed a linear layer
 };
 
 /// Times one operator over one weight in one format: the weight is made once, copies of it are walked through by one Program, and

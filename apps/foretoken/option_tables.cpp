@@ -12,6 +12,8 @@ constexpr OptionSpec kThreads{"threads", "N", "0", "threads of the CPU backend; 
 constexpr OptionSpec kPrefillPrecision{
     "prefill-precision", "P", "auto",
     "activations of the prompt's pass: auto, f32 or bf16; auto: bf16 where the device is faster with it"};
+constexpr OptionSpec kActivations{"activations", "T", "auto",
+                                  "inputs of linear layers: auto, f32 or bf16; auto: what the device is fastest with"};
 constexpr OptionSpec kKvDtype{
     "kv-dtype", "T", "auto",
     "target's KV cache: auto, f32, bf16 or fp8 (E4M3 with a scale for K and one for V in each layer); auto: bf16"};
@@ -235,6 +237,7 @@ const CommandSpec kBenchKernels{
          "some of released models"},
         {"like", "NAME", "", "the weights of this model instead, for example qwen3.5-0.8b; a wrong name lists all"},
         {"repeat", "R", "15", "passes over the weights, 1 to 1000"},
+        kActivations,
         kBackend,
         kThreads,
         kJson,

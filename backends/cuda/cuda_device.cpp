@@ -77,7 +77,7 @@ Capabilities device_capabilities(int device) {
   caps.num_compute_units = static_cast<uint32_t>(properties.multiProcessorCount);
   caps.max_group_memory = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
   caps.subgroup_sizes = {static_cast<uint32_t>(properties.warpSize)};
-  caps.activation_dtypes = {DType::kF32, DType::kBF16};
+  caps.activation_dtypes = {DType::kBF16, DType::kF32};
   caps.weight_formats = weight_formats(compute_capability);
   caps.bf16_prefill = Availability::yes();
   if (compute_capability >= kFirstWithFp8Conversion) caps.features.emplace_back("fp8-conversion");

@@ -26,6 +26,7 @@ TEST(BenchKernels, MeasureEachOperatorFormatAndNumberOfRows) {
   const json report = run.json();
   EXPECT_EQ(report["backend"], "cpu");
   EXPECT_EQ(report["repeat"], 2);
+  EXPECT_EQ(report["activations"], "f32");
   EXPECT_GE(report["walked_bytes"].get<uint64_t>(), uint64_t{1} << 20);
   ASSERT_EQ(report["results"].size(), 16U);
   for (const json& result : report["results"]) {
@@ -78,6 +79,7 @@ TEST(BenchKernels, RefuseWrongOptions) {
       {{"--rows", "0"}, "option --rows"},
       {{"--rows", "513"}, "option --rows"},
       {{"--repeat", "0"}, "option --repeat"},
+      {{"--activations", "fp8"}, "option --activations: expected one of auto, f32, bf16, got 'fp8'"},
       {{"--shape", "64x64", "--like", "qwen3.5-0.8b"}, "--shape and --like exclude each other"},
       {{"--op", "moe", "--like", "qwen3.5-0.8b"}, "this model has no experts"},
   };
@@ -91,6 +93,12 @@ TEST(BenchKernels, RefuseWrongOptions) {
     EXPECT_THAT(run.err, HasSubstr(message));
     EXPECT_EQ(run.out, "");
   }
+}
+
+TEST(BenchKernels, RefuseActivationsThatTheDeviceDoesNotTake) {
+  const ToolRun run = bench_kernels({"--op", "linear", "--shape", "64x64", "--activations", "bf16"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("expected f32, got bf16"));
 }
 
 TEST(BenchKernels, NameTheModelsForAWrongOne) {

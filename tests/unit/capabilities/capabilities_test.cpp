@@ -47,5 +47,20 @@ TEST(Capabilities, RefuseWithDeviceReasonAndTheFormatsThatWork) {
   }
 }
 
+TEST(Capabilities, TakeTheBestActivationsUnlessOthersAreAskedFor) {
+  Capabilities device = some_device();
+  device.activation_dtypes = {DType::kBF16, DType::kF32};
+  EXPECT_EQ(device.activation_dtype(std::nullopt), DType::kBF16);
+  EXPECT_EQ(device.activation_dtype(DType::kF32), DType::kF32);
+  device.activation_dtypes = {DType::kF32};
+  try {
+    static_cast<void>(device.activation_dtype(DType::kBF16));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_STREQ(error.what(), "Some Device 3000 has no linear layers for such activations (expected f32, got bf16)");
+  }
+}
+
 }  // namespace
 }  // namespace foretoken
