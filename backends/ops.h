@@ -14,6 +14,7 @@
 #include "core/ops/gated_attention.h"
 #include "core/ops/gated_delta_rule.h"
 #include "core/ops/linear.h"
+#include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"

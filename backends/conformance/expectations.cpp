@@ -16,7 +16,7 @@ Expectations expectations_for(const Capabilities& capabilities) {
   Expectations list = expectations_for(capabilities.backend);
   for (const WeightFormatSupport& support : capabilities.weight_formats) {
     if (support.storable) continue;
-    for (const char* op : {"linear", "linear_silu_mul", "linear_argmax", "moe_experts_up", "moe_experts_down"}) {
+    for (const char* op : {"linear", "linear_group", "linear_silu_mul", "linear_argmax", "moe_experts_up", "moe_experts_down"}) {
       list.unsupported.push_back(
           {.op = op, .case_contains = "_" + std::string(to_string(support.format)), .reason = support.storable.reason()});
     }

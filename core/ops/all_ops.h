@@ -7,6 +7,7 @@
 #include "core/ops/gated_attention.h"
 #include "core/ops/gated_delta_rule.h"
 #include "core/ops/linear.h"
+#include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
@@ -31,10 +32,10 @@ struct OpList {
   }
 };
 
-using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, RmsNormGated, Linear, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
-                      QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, RecurrentCommit, MoeRoute, MoeExpertsUp,
-                      MoeExpertsDown, AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block,
-                      QuantizeNvfp4, Dequantize>;
+using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, RmsNormGated, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax,
+                      RopeTable, Rope, QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, RecurrentCommit,
+                      MoeRoute, MoeExpertsUp, MoeExpertsDown, AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row,
+                      QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
 
 /// Calls `visitor(OpTag<Op>{})` for every operator.
 template <class Visitor>

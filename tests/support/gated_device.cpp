@@ -2,7 +2,9 @@
 
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "backends/projection_by_projection.h"
 #include "backends/row_by_row.h"
 #include "core/ops/all_ops.h"
 
@@ -12,30 +14,37 @@ namespace {
 constexpr WeightFormat kAllFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block,
                                         WeightFormat::kNvfp4};
 
-/// The weight of an operator that reads one; null for others.
+/// The weights of an operator whose formats decide; of gate and up, which are alike, the first.
 template <class Op>
-const LinearWeight* weight_of(const Op& op) {
-  if constexpr (requires { op.w; }) return &op.w;
-  if constexpr (requires { op.gate_up; }) return &op.gate_up;
-  if constexpr (requires { op.down; }) return &op.down;
-  if constexpr (std::is_same_v<Op, LinearSiluMul>) return &op.gate;
-  return nullptr;
+std::vector<const LinearWeight*> weights_of(const Op& op) {
+  if constexpr (std::is_same_v<Op, LinearGroup>) {
+    std::vector<const LinearWeight*> weights;
+    for (size_t i = 0; i < op.num_projections(); ++i) weights.push_back(&op.w[i]);
+    return weights;
+  } else {
+    if constexpr (requires { op.w; }) return {&op.w};
+    if constexpr (requires { op.gate_up; }) return {&op.gate_up};
+    if constexpr (requires { op.down; }) return {&op.down};
+    if constexpr (std::is_same_v<Op, LinearSiluMul>) return {&op.gate};
+    return {};
+  }
 }
 
 template <class Op>
-constexpr bool kIsLinear = std::is_same_v<Op, Linear> || std::is_same_v<Op, LinearSiluMul> || std::is_same_v<Op, LinearArgmax>;
+constexpr bool kIsLinear = std::is_same_v<Op, Linear> || std::is_same_v<Op, LinearGroup> || std::is_same_v<Op, LinearSiluMul> ||
+                           std::is_same_v<Op, LinearArgmax>;
 
 template <class Op>
 Availability passes(const Gate& gate, const Op& op) {
-  const LinearWeight* w = weight_of(op);
-  if (w == nullptr) return Availability::yes();
-  const std::string format(to_string(w->format));
-  if (gate.not_storable.contains(w->format)) return Availability::no(gate_reason(w->format));
-  if constexpr (kIsLinear<Op>) {
-    if (gate.one_row_only.contains(w->format) && op.x.dim(0) > 1) return Availability::no(format + " weights take one row");
-  }
-  if (std::is_same_v<Op, LinearArgmax> && gate.no_fused_argmax.contains(w->format)) {
-    return Availability::no("no kernel for " + format + " weights");
+  for (const LinearWeight* w : weights_of(op)) {
+    const std::string format(to_string(w->format));
+    if (gate.not_storable.contains(w->format)) return Availability::no(gate_reason(w->format));
+    if constexpr (kIsLinear<Op>) {
+      if (gate.one_row_only.contains(w->format) && op.x.dim(0) > 1) return Availability::no(format + " weights take one row");
+    }
+    if (std::is_same_v<Op, LinearArgmax> && gate.no_fused_argmax.contains(w->format)) {
+      return Availability::no("no kernel for " + format + " weights");
+    }
   }
   return Availability::yes();
 }
@@ -88,7 +97,10 @@ class GatedBackend final : public GpuBackend {
       support.storable = support.fast = support.native = Availability::no(gate_reason(support.format));
     }
     for_each_op([this](auto tag) { add_gated<typename decltype(tag)::type>(table_, inner_->ops(), gate_); });
-    if (gate_.row_by_row) add_row_by_row(table_);
+    if (gate_.row_by_row) {
+      add_row_by_row(table_);
+      add_projection_by_projection(table_);
+    }
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }

@@ -42,6 +42,10 @@ void reference(const Linear& op) {
   }
 }
 
+void reference(const LinearGroup& op) {
+  for (size_t i = 0; i < op.num_projections(); ++i) reference(op.projection(i));
+}
+
 void reference(const LinearSiluMul& op) {
   const HostTensor out(op.out);
   const Matrix gate = product(op.x, op.gate);

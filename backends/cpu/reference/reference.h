@@ -11,6 +11,7 @@ void reference(const RmsNorm& op);
 void reference(const AddRmsNorm& op);
 void reference(const RmsNormGated& op);
 void reference(const Linear& op);
+void reference(const LinearGroup& op);
 void reference(const LinearSiluMul& op);
 void reference(const LinearArgmax& op);
 void reference(const Argmax& op);
