@@ -41,11 +41,11 @@ struct KernelResult {
   WeightFormat format = WeightFormat::kBF16;
   KernelTiming timing;
   ReadBandwidth bandwidth;                // measured just before: machines that are shared change
-  std::optional<double> speed_of_bf16{};  // rows per second, BF16: 1
+  std::optional<double> speed_of_bf16{};  // rows per second, the best implementation over BF16 weights: 1
 
-  [[nodiscard]] double bytes_per_second() const { return static_cast<double>(timing.bytes) * 1e6 / timing.median_us; }
+  [[nodiscard]] double bytes_per_second() const { return static_cast<double>(timing.bytes) * 1e6 / timing.us.median; }
   [[nodiscard]] double bandwidth_share() const { return bytes_per_second() / bandwidth.bytes_per_second; }
-  [[nodiscard]] double rows_per_second() const { return static_cast<double>(timing.rows) * 1e6 / timing.median_us; }
+  [[nodiscard]] double rows_per_second() const { return static_cast<double>(timing.rows) * 1e6 / timing.us.median; }
 };
 
 std::string_view name_of(KernelOp op) { return kKernelOpNames[static_cast<size_t>(op)]; }
@@ -174,19 +174,19 @@ void print_head(const Capabilities& device, const BenchPlan& plan) {
   fmt::print("{} ({}), {} threads, {}\n", device.device_name, device.backend, device.num_compute_units, device.instruction_set);
   fmt::print("medians of {} passes over at least {} MB of weights, {} activations; read: the bandwidth just before, GB/s\n\n",
              plan.measuring.samples, plan.measuring.min_bytes / 1000000, to_string(plan.measuring.activations));
-  fmt::print("{:<16} {:<20} {:<10} {:>4} {:>11} {:>11} {:>11} {:>8} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "rows", "us",
-             "p10", "p90", "GB/s", "read", "share", "x bf16");
+  fmt::print("{:<16} {:<20} {:<10} {:<8} {:>4} {:>11} {:>11} {:>11} {:>8} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "kernel",
+             "rows", "us", "p10", "p90", "GB/s", "read", "share", "x bf16");
 }
 
 void print_line(const KernelResult& result) {
   const KernelTiming& timing = result.timing;
-  fmt::print("{:<16} {:<20} {:<10} {:>4} ", name_of(result.shape.op), result.shape.to_string(), to_string(result.format),
-             timing.rows);
+  fmt::print("{:<16} {:<20} {:<10} {:<8} {:>4} ", name_of(result.shape.op), result.shape.to_string(), to_string(result.format),
+             timing.implementation.empty() ? "-" : timing.implementation, timing.rows);
   if (!timing.unavailable.empty()) {
     fmt::print("{}\n", timing.unavailable);
     return;
   }
-  fmt::print("{:>11.1f} {:>11.1f} {:>11.1f} {:>8.1f} {:>8.1f} {:>7} {:>8}\n", timing.median_us, timing.p10_us, timing.p90_us,
+  fmt::print("{:>11.1f} {:>11.1f} {:>11.1f} {:>8.1f} {:>8.1f} {:>7} {:>8}\n", timing.us.median, timing.us.p10, timing.us.p90,
              result.bytes_per_second() / 1e9, result.bandwidth.bytes_per_second / 1e9,
              fmt::format("{:.0f} %", 100.0 * result.bandwidth_share()),
              result.speed_of_bf16 ? fmt::format("{:.2f}", *result.speed_of_bf16) : "-");
@@ -204,10 +204,12 @@ Json to_json(const KernelResult& result) {
     json["unavailable"] = timing.unavailable;
     return json;
   }
-  json.update({{"bytes", timing.bytes},
-               {"median_us", timing.median_us},
-               {"p10_us", timing.p10_us},
-               {"p90_us", timing.p90_us},
+  json.update({{"implementation", timing.implementation},
+               {"rounds_activations", timing.rounds_activations},
+               {"bytes", timing.bytes},
+               {"median_us", timing.us.median},
+               {"p10_us", timing.us.p10},
+               {"p90_us", timing.us.p90},
                {"bytes_per_second", result.bytes_per_second()},
                {"read_bandwidth_bytes_per_second", result.bandwidth.bytes_per_second},
                {"read_bandwidth_method", result.bandwidth.method},
@@ -222,17 +224,19 @@ template <class Seen>
 void measure(GpuBackend& backend, const BenchPlan& plan, const Seen& seen) {
   const auto stream = backend.create_stream();
   for (const KernelShape& shape : plan.shapes) {
-    std::map<int64_t, double> bf16_us;  // by rows
+    std::map<int64_t, double> bf16_us;  // by rows, of the best implementation
     for (const WeightFormat format : plan.formats) {
       const ReadBandwidth bandwidth = measure_read_bandwidth(backend);
       KernelBench bench(backend, *stream, shape, format, plan.measuring);
       for (const int64_t rows : plan.rows) {
-        KernelResult result{.shape = shape, .format = format, .timing = bench.measure(rows), .bandwidth = bandwidth};
-        if (result.timing.unavailable.empty()) {
-          if (format == WeightFormat::kBF16) bf16_us[rows] = result.timing.median_us;
-          if (bf16_us.contains(rows)) result.speed_of_bf16 = bf16_us[rows] / result.timing.median_us;
+        for (const KernelTiming& timing : bench.measure(rows)) {
+          KernelResult result{.shape = shape, .format = format, .timing = timing, .bandwidth = bandwidth};
+          if (timing.unavailable.empty()) {
+            if (format == WeightFormat::kBF16) bf16_us.try_emplace(rows, timing.us.median);
+            if (bf16_us.contains(rows)) result.speed_of_bf16 = bf16_us[rows] / timing.us.median;
+          }
+          seen(result);
         }
-        seen(result);
       }
     }
   }
@@ -244,7 +248,8 @@ int run_bench_kernels(const Options& options) {
   BenchPlan plan{.shapes = shapes_for(options),
                  .formats = {},
                  .rows = options.integers("rows", 1, kMaxRows),
-                 .measuring = {.samples = options.integer("repeat", 1, 1000)}};
+                 .measuring = {.samples = options.integer("repeat", 1, 1000),
+                               .implementation = options.text("implementation").value_or("")}};
   if (plan.shapes.empty()) options.fail("nothing to measure: this model has no experts");
   const auto backend = BackendRegistry::instance().open(options.text("backend").value_or(""),
                                                         {.num_threads = static_cast<int>(options.integer("threads", 0, 1024))});

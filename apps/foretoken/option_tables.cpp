@@ -223,11 +223,11 @@ const CommandSpec kBenchKernels{
     "",
     "Measure the operators that read weights, in each weight format",
     "Random weights, as many copies as the caches cannot hold (on the CPU four times the last-level cache), and one recorded "
-    "Program that walks through them. Prints the time of a call (median, p10, p90), the bytes per second of weights and "
+    "Program that walks through them. Prints, for each implementation that the device has for it (those that only prefill uses "
+    "too, such as a vendor's library), the time of a call (median, p10, p90), the bytes per second of weights and "
     "scales, their share of the memory bandwidth, which the tool measures before each format (on the CPU with as many "
-    "threads, elsewhere with abs_max over 2 GiB), and the rows per second relative to BF16. moe is both projections of the "
-    "routed experts, over "
-    "as many experts as the rows can hit.",
+    "threads, elsewhere with abs_max over 2 GiB), and the rows per second relative to BF16 weights by the first of them. moe is both "
+    "projections of the routed experts, over as many experts as the rows can hit.",
     {
         {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure"},
         {"format", "LIST", "", "of f32, bf16, fp8-row, fp8-block and nvfp4; without it, all that the device stores"},
@@ -236,6 +236,7 @@ const CommandSpec kBenchKernels{
          "weights to measure, rows x columns, like 17408x5120; for moe, experts of that size (64, 8 per row). Without it, "
          "some of released models"},
         {"like", "NAME", "", "the weights of this model instead, for example qwen3.5-0.8b; a wrong name lists all"},
+        {"implementation", "NAME", "", "this implementation only; without it, all that take the operands"},
         {"repeat", "R", "15", "passes over the weights, 1 to 1000"},
         kActivations,
         kBackend,

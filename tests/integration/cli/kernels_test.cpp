@@ -21,12 +21,12 @@ ToolRun bench_kernels(const Words& more) {
 
 TEST(BenchKernels, MeasureEachOperatorFormatAndNumberOfRows) {
   const ToolRun run = bench_kernels({"--op", "linear,linear_argmax,linear_silu_mul,moe", "--format", "f32,bf16", "--rows", "1,3",
-                                     "--shape", "64x1024", "--json"});
+                                     "--shape", "64x1024", "--implementation", "exact", "--json"});
   ASSERT_EQ(run.status, 0) << run.err;
   const json report = run.json();
   EXPECT_EQ(report["backend"], "cpu");
   EXPECT_EQ(report["repeat"], 2);
-  EXPECT_EQ(report["activations"], "f32");
+  EXPECT_EQ(report["activations"], "F32");
   EXPECT_GE(report["walked_bytes"].get<uint64_t>(), uint64_t{1} << 20);
   ASSERT_EQ(report["results"].size(), 16U);
   for (const json& result : report["results"]) {
@@ -34,6 +34,8 @@ TEST(BenchKernels, MeasureEachOperatorFormatAndNumberOfRows) {
     EXPECT_LE(result["median_us"].get<double>(), result["p90_us"].get<double>()) << result;
     EXPECT_GT(result["read_bandwidth_bytes_per_second"].get<double>(), 1e8) << result;
     EXPECT_EQ(result["read_bandwidth_method"], "1 thread");
+    EXPECT_EQ(result["implementation"], "exact");
+    EXPECT_EQ(result["rounds_activations"], false);
     EXPECT_NEAR(result["bandwidth_share"].get<double>() * result["read_bandwidth_bytes_per_second"].get<double>(),
                 result["bytes_per_second"].get<double>(), 1.0)
         << result;
@@ -68,6 +70,30 @@ TEST(BenchKernels, PrintATableWithEveryStorableFormat) {
   EXPECT_THAT(run.out, AllOf(HasSubstr("read: the bandwidth just before, GB/s"), HasSubstr("x bf16"), HasSubstr("256x1024")));
 }
 
+TEST(BenchKernels, MeasureEveryImplementationTheOneThatIsDispatchedFirst) {
+  const ToolRun run = bench_kernels({"--op", "linear", "--format", "bf16", "--rows", "32", "--shape", "64x1024", "--json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json results = run.json()["results"];
+  EXPECT_EQ(results[0]["implementation"], "exact");
+  EXPECT_EQ(results[0]["speed_of_bf16"], 1.0);
+  for (size_t i = 1; i < results.size(); ++i) {  // which ones depends on the CPU
+    EXPECT_EQ(results[i]["rounds_activations"], true) << results[i];
+    EXPECT_NEAR(results[i]["speed_of_bf16"].get<double>() * results[i]["median_us"].get<double>(),
+                results[0]["median_us"].get<double>(), 1e-3)
+        << results[i];
+  }
+}
+
+TEST(BenchKernels, SayWhyAnImplementationDoesNotRun) {
+  const ToolRun run = bench_kernels(
+      {"--op", "linear", "--format", "bf16", "--rows", "1", "--shape", "64x64", "--implementation", "gemv", "--json"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.json()["results"][0]["unavailable"], "no implementation called gemv");
+  const ToolRun table =
+      bench_kernels({"--op", "linear", "--format", "bf16", "--rows", "1", "--shape", "64x64", "--implementation", "onednn"});
+  EXPECT_THAT(table.out, HasSubstr(" onednn: ")) << "with one row it never runs";
+}
+
 TEST(BenchKernels, RefuseWrongOptions) {
   const std::vector<std::pair<Words, const char*>> cases{
       {{"--op", "linear,gemm"}, "option --op: expected a list of linear, linear_argmax, linear_silu_mul, moe, got 'gemm'"},
@@ -98,7 +124,7 @@ TEST(BenchKernels, RefuseWrongOptions) {
 TEST(BenchKernels, RefuseActivationsThatTheDeviceDoesNotTake) {
   const ToolRun run = bench_kernels({"--op", "linear", "--shape", "64x64", "--activations", "bf16"});
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.err, HasSubstr("expected f32, got bf16"));
+  EXPECT_THAT(run.err, HasSubstr("expected F32, got BF16"));
 }
 
 TEST(BenchKernels, NameTheModelsForAWrongOne) {

@@ -58,7 +58,7 @@ TEST(Capabilities, TakeTheBestActivationsUnlessOthersAreAskedFor) {
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_STREQ(error.what(), "Some Device 3000 has no linear layers for such activations (expected f32, got bf16)");
+    EXPECT_STREQ(error.what(), "Some Device 3000 has no linear layers for such activations (expected F32, got BF16)");
   }
 }
 
