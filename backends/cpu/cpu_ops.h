@@ -6,7 +6,7 @@
 
 namespace foretoken::cpu {
 
-void add_linear_ops(OpTable& table, const KernelModule& module);   // linear, linear_silu_mul, linear_argmax (exact kernels)
+void add_linear_ops(OpTable& table, const KernelModule& module);   // linear, linear_group, linear_silu_mul, linear_argmax, exact
 void add_amx_ops(OpTable& table, const KernelModule& module);      // linear, linear_silu_mul with BF16 activations (AMX)
 void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, linear_silu_mul with BF16 activations (oneDNN)
 void add_moe_ops(OpTable& table, const KernelModule& module);      // moe_route, moe_experts_up, moe_experts_down

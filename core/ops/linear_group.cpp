@@ -1,5 +1,6 @@
 #include "core/ops/linear_group.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -52,7 +53,7 @@ void LinearGroup::validate() const {
   const size_t count = num_projections();
   for (size_t i = 0; i < kMaxProjections; ++i) {
     const std::string name = "linear_group: weight_" + std::to_string(i);
-    const bool is_expected = i < count;
+    const bool is_expected = i < std::max<size_t>(count, 1);
     if (w[i].is_absent() == is_expected || out[i].is_absent() == is_expected) {
       throw Error(ErrorCode::kInvalidArgument, {.what = "weights and outputs must come in pairs, absent ones at the end",
                                                 .where = name,

@@ -51,6 +51,26 @@ void linear(const LinearParams& p, uint32_t begin, uint32_t end) {
   });
 }
 
+using LinearFn = void (*)(const LinearParams&, uint32_t, uint32_t);
+/// By WeightFormat.
+constexpr LinearFn kLinearOfFormat[] = {
+    linear<F32Rows>,   linear<Bf16Rows>, linear<Fp8RowRows>, linear<Fp8BlockRows>,
+#if defined(__AVX2__)
+    linear<Nvfp4Rows>,
+#endif
+};
+
+void linear_group(const LinearGroupParams& p, uint32_t begin, uint32_t end) {
+  uint32_t first = 0;  // item of the part
+  for (uint32_t i = 0; i < p.num_parts; ++i) {
+    const LinearGroupParams::Part& part = p.parts[i];
+    const uint32_t part_begin = begin > first ? begin - first : 0;
+    const uint32_t part_end = end > first ? static_cast<uint32_t>(smaller(end - first, part.num_items)) : 0;
+    if (part_begin < part_end) kLinearOfFormat[part.format](part.linear, part_begin, part_end);
+    first += part.num_items;
+  }
+}
+
 template <class Rows>
 void linear_silu_mul(const LinearSiluMulParams& p, uint32_t begin, uint32_t end) {
   const Rows gate_weight(p.gate, p.in_features);
@@ -156,6 +176,7 @@ constexpr KernelEntry kEntries[] = {
     kernel_entry<LinearParams, linear<Bf16Rows>>("linear_bf16"),
     kernel_entry<LinearParams, linear<Fp8RowRows>>("linear_fp8_row"),
     kernel_entry<LinearParams, linear<Fp8BlockRows>>("linear_fp8_block"),
+    kernel_entry<LinearGroupParams, linear_group>("linear_group"),
     kernel_entry<LinearSiluMulParams, linear_silu_mul<F32Rows>>("linear_silu_mul_f32"),
     kernel_entry<LinearSiluMulParams, linear_silu_mul<Bf16Rows>>("linear_silu_mul_bf16"),
     kernel_entry<LinearSiluMulParams, linear_silu_mul<Fp8RowRows>>("linear_silu_mul_fp8_row"),

@@ -43,6 +43,20 @@ struct LinearParams {
 };
 static_assert(sizeof(LinearParams) == 96);
 
+/// Several projections of the same rows. Items are those of the parts, one part after another.
+struct LinearGroupParams {
+  static constexpr uint32_t kMaxParts = 4;
+  struct Part {
+    LinearParams linear;
+    uint32_t num_items;
+    uint32_t format;  // WeightFormat as a number
+  };
+  Part parts[kMaxParts];
+  uint32_t num_parts;
+  uint32_t reserved;
+};
+static_assert(sizeof(LinearGroupParams) == 4 * 104 + 8);
+
 /// out = silu(x gate^T) * (x up^T), in the same tiles.
 struct LinearSiluMulParams {
   uint64_t x;

@@ -1,5 +1,5 @@
 // The exact, row-invariant implementations of the linear operators.
-#include "core/ops/linear.h"
+#include "core/ops/linear_group.h"
 
 #include <algorithm>
 
@@ -35,30 +35,64 @@ Tiles tiles_for(uint32_t rows, const LinearWeight& weight) {
   return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
 }
 
+LinearParams linear_params(const Linear& op, const Tiles& tiles) {
+  return {.x = op.x.address(),
+          .weight = weight_params(op.w),
+          .out = op.out.address(),
+          .x_stride = stride(op.x),
+          .out_stride = stride(op.out),
+          .num_rows = extent(op.x, 0),
+          .in_features = extent(op.x, 1),
+          .out_features = extent(op.out, 1),
+          .row_tile = tiles.row_tile,
+          .column_tile = tiles.column_tile,
+          .reserved = 0};
+}
+
+Availability accepts_linear(const WeightKernels<LinearParams>& kernels, const Linear& op) {
+  const Availability f32 = activations_are_f32({&op.x, &op.out});
+  return f32 ? kernels.available(op.w.format) : f32;
+}
+
 void add_linear(OpTable& table, const KernelModule& module) {
   const WeightKernels<LinearParams> kernels(module, "linear");
   table.add<Linear>(
       "exact",
       [kernels](CommandList& cmd, const Linear& op) {
-        const uint32_t rows = extent(op.x, 0);
-        const uint32_t columns = extent(op.out, 1);
-        const Tiles tiles = tiles_for(rows, op.w);
-        const LinearParams params{.x = op.x.address(),
-                                  .weight = weight_params(op.w),
-                                  .out = op.out.address(),
-                                  .x_stride = stride(op.x),
-                                  .out_stride = stride(op.out),
-                                  .num_rows = rows,
-                                  .in_features = extent(op.x, 1),
-                                  .out_features = columns,
-                                  .row_tile = tiles.row_tile,
-                                  .column_tile = tiles.column_tile,
-                                  .reserved = 0};
-        kernels.get(op.w.format)(cmd, Grid{tiles.count}, params, accesses_of(op));
+        const Tiles tiles = tiles_for(extent(op.x, 0), op.w);
+        kernels.get(op.w.format)(cmd, Grid{tiles.count}, linear_params(op, tiles), accesses_of(op));
       },
-      [kernels](const Linear& op) {
-        const Availability f32 = activations_are_f32({&op.x, &op.out});
-        return f32 ? kernels.available(op.w.format) : f32;
+      [kernels](const Linear& op) { return accepts_linear(kernels, op); });
+}
+
+static_assert(LinearGroup::kMaxProjections == LinearGroupParams::kMaxParts);
+
+void launch_group(CommandList& cmd, const LinearGroup& op, const Kernel<LinearGroupParams>& kernel) {
+  LinearGroupParams params{};
+  params.num_parts = static_cast<uint32_t>(op.num_projections());
+  Grid grid{0};
+  for (uint32_t i = 0; i < params.num_parts; ++i) {
+    const Linear projection = op.projection(i);
+    const Tiles tiles = tiles_for(extent(op.x, 0), projection.w);
+    params.parts[i] = {.linear = linear_params(projection, tiles),
+                       .num_items = tiles.count,
+                       .format = static_cast<uint32_t>(projection.w.format)};
+    grid.x += tiles.count;
+  }
+  kernel(cmd, grid, params, accesses_of(op));
+}
+
+void add_linear_group(OpTable& table, const KernelModule& module) {
+  const WeightKernels<LinearParams> kernels(module, "linear");  // says which formats there are
+  const auto group = module.resolve<LinearGroupParams>("linear_group");
+  table.add<LinearGroup>(
+      "exact", [group](CommandList& cmd, const LinearGroup& op) { launch_group(cmd, op, group); },
+      [kernels](const LinearGroup& op) {
+        if (op.precision != LinearPrecision::kExact) return Availability::no("for float32 activations only");
+        for (size_t i = 0; i < op.num_projections(); ++i) {
+          if (const Availability accepted = accepts_linear(kernels, op.projection(i)); !accepted) return accepted;
+        }
+        return Availability::yes();
       });
 }
 
@@ -144,6 +178,7 @@ void add_linear_argmax(OpTable& table, const KernelModule& module) {
 
 void add_linear_ops(OpTable& table, const KernelModule& module) {
   add_linear(table, module);
+  add_linear_group(table, module);
   add_linear_silu_mul(table, module);
   add_linear_argmax(table, module);
 }
