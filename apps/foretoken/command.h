@@ -42,6 +42,7 @@ int run_inspect(const Options& options);
 int run_synth(const Options& options);
 int run_quantize(const Options& options);
 int run_bench_decode(const Options& options);
+int run_bench_draft(const Options& options);
 int run_bench_acceptance(const Options& options);
 int run_bench_kernels(const Options& options);
 int run_conformance_command(const Options& options);

@@ -26,14 +26,32 @@ std::string_view kv_dtype_name(DType dtype) {
   return dtype == DType::kF32 ? "f32" : "bf16";
 }
 
-EngineOptions engine_options(const Options& options) {
+namespace {
+
+/// What every command with an engine takes.
+EngineOptions common_options(const Options& options) {
   EngineOptions engine;
   engine.model = options.text("model").value_or("");
   if (options.has("model") && engine.model.empty()) options.fail("option --model: expected a folder or synth:NAME, got nothing");
   engine.backend = options.text("backend").value_or("");
   engine.num_threads = static_cast<int>(options.integer("threads", 0, 1024));
-  engine.kv_dtype = kv_dtype_option(options, "kv-dtype");
   engine.draft_kv_dtype = kv_dtype_option(options, "draft-kv-dtype");
+  const bool pre_chain = options.choice("draft-chain", {"post", "pre"}) == 1;
+  engine.draft_chain = pre_chain ? ChainKind::kPreNorm : ChainKind::kPostNorm;
+  return engine;
+}
+
+}  // namespace
+
+EngineOptions drafter_options(const Options& options) {
+  EngineOptions engine = common_options(options);
+  engine.draft_precision = draft_precision_options(options);
+  return engine;
+}
+
+EngineOptions engine_options(const Options& options) {
+  EngineOptions engine = common_options(options);
+  engine.kv_dtype = kv_dtype_option(options, "kv-dtype");
   switch (options.choice("prefill-precision", {"auto", "f32", "bf16"})) {
     case 1: engine.prefill_precision = LinearPrecision::kExact; break;
     case 2: engine.prefill_precision = LinearPrecision::kBF16; break;
@@ -41,9 +59,7 @@ EngineOptions engine_options(const Options& options) {
   }
   engine.prefill_chunk = options.integer("prefill-chunk", 1, 8192);
   const bool pre_hidden = options.choice("draft-hidden", {"post", "pre"}) == 1;
-  const bool pre_chain = options.choice("draft-chain", {"post", "pre"}) == 1;
   engine.draft_hidden = pre_hidden ? HiddenKind::kPreNorm : HiddenKind::kPostNorm;
-  engine.draft_chain = pre_chain ? ChainKind::kPreNorm : ChainKind::kPostNorm;
   return engine;
 }
 

@@ -17,6 +17,9 @@ namespace foretoken::cli {
 /// --kv-dtype or --draft-kv-dtype; nothing for auto. Throws UsageError.
 [[nodiscard]] std::optional<DType> kv_dtype_option(const Options& options, std::string_view name);
 
+/// Model, device, and all that the draft head is made by; the target's options stay at their defaults. Throws UsageError.
+[[nodiscard]] EngineOptions drafter_options(const Options& options);
+
 /// --activations; nothing for auto. Throws UsageError.
 [[nodiscard]] std::optional<DType> activations_option(const Options& options);
 

@@ -185,6 +185,37 @@ const CommandSpec kBenchDecode{
       "A real shape with accept counts that a trained head might have"}},
     run_bench_decode};
 
+const CommandSpec kBenchDraft{
+    "bench draft",
+    "",
+    "Measure the draft chain alone",
+    "Drafts again and again from the same place of a random text and prints, for each number of drafts, the time of the chain on "
+    "the device (median, p10, p90; chains behind each other) and of one draft, the bytes that a draft must read (weights and "
+    "scales once, the cache), bytes per second, their share of the memory bandwidth, which the tool measures first as bench "
+    "decode does, and how many times longer a draft takes than reading those bytes at that bandwidth (x floor). wall us is the "
+    "time from the call to the ids on the host, on an idle device, and host us the time until the call returns: what the host "
+    "needs to issue a round; on the CPU, where the host itself computes, there is none.",
+    {
+        kModel,
+        {"speculative-tokens", "LIST", "1,2,3,4", "numbers of drafts of a chain, each 1 to 15"},
+        {"context", "N", "512", "tokens in the drafter's cache before a chain"},
+        {"repeat", "R", "50", "chains of each kind, 1 to 10000"},
+        kBackend,
+        kThreads,
+        kDraftKvDtype,
+        kDraftChain,
+        kDraftPrecision,
+        kDraftFc,
+        kDraftExperts,
+        kDraftLmHead,
+        kJson,
+        {"quiet", "", "", "no notes on stderr"},
+    },
+    {{"foretoken bench draft", "The bundled checkpoint"},
+     {"foretoken bench draft --model synth:qwen3.5-27b:layers=1 --speculative-tokens 1,3,7 --draft-precision nvfp4 --json",
+      "The head of a real shape; the target's layers do not matter"}},
+    run_bench_draft};
+
 const CommandSpec kBenchAcceptance{
     "bench acceptance",
     "",
@@ -226,7 +257,8 @@ const CommandSpec kBenchKernels{
     "Program that walks through them. Prints, for each implementation that the device has for it (those that only prefill uses "
     "too, such as a vendor's library), the time of a call (median, p10, p90), the bytes per second of weights and "
     "scales, their share of the memory bandwidth, which the tool measures before each format (on the CPU with as many "
-    "threads, elsewhere with abs_max over 2 GiB), and the rows per second relative to BF16 weights by the first of them. moe is both "
+    "threads, elsewhere with abs_max over 2 GiB), and the rows per second relative to BF16 weights by the first of them. moe is "
+    "both "
     "projections of the routed experts, over as many experts as the rows can hit.",
     {
         {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure"},
@@ -268,8 +300,8 @@ const CommandSpec kConformance{"conformance",
 }  // namespace
 
 std::span<const CommandSpec> commands() {
-  static const std::array<CommandSpec, 9> all{kGenerate,    kDevices,         kInspect,      kSynth,      kQuantize,
-                                              kBenchDecode, kBenchAcceptance, kBenchKernels, kConformance};
+  static const std::array<CommandSpec, 10> all{kGenerate,    kDevices,    kInspect,         kSynth,        kQuantize,
+                                               kBenchDecode, kBenchDraft, kBenchAcceptance, kBenchKernels, kConformance};
   return all;
 }
 

@@ -50,6 +50,7 @@ const std::vector<Command>& commands() {
       {{"quantize"}, {"--model", "--output", "--format", "--scope", "--scale-dtype"}},
       {{"bench", "decode"},
        {"--model", "--speculative-tokens", "--prompt-tokens", "--max-tokens", "--repeat", "--json", "--force-accept"}},
+      {{"bench", "draft"}, {"--model", "--speculative-tokens", "--context", "--repeat", "--draft-precision", "--json"}},
       {{"bench", "acceptance"}, {"--model", "--prompts", "--token-ids-file", "--draft-precision", "--draft-lm-head", "--json"}},
       {{"conformance"}, {"--backend", "--op", "--json"}}};
   return list;
@@ -78,7 +79,7 @@ TEST(Help, OfEveryCommandHasItsOptionsExamplesAndStatuses) {
 TEST(Help, ListsEveryCommand) {
   const ToolRun run = run_tool({"--help"});
   EXPECT_EQ(run.status, 0);
-  for (const char* command : {"generate", "devices", "inspect", "synth", "bench decode", "conformance"}) {
+  for (const char* command : {"generate", "devices", "inspect", "synth", "bench decode", "bench draft", "conformance"}) {
     EXPECT_THAT(run.out, HasSubstr("\n  " + std::string(command) + " "));
   }
   EXPECT_EQ(run_tool({"help"}).out, run.out);

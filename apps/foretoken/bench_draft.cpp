@@ -1,0 +1,186 @@
+// `foretoken bench draft`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "apps/foretoken/draft_chain_report.h"
+#include "apps/foretoken/engine_setup.h"
+#include "apps/foretoken/exit_status.h"
+#include "backends/ops.h"
+#include "core/error.h"
+#include "models/memory_report.h"
+
+namespace foretoken::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMaxDrafts = TargetRunner::kMaxVerifyRows - 1;
+constexpr int kWarmUps = 3;
+constexpr uint64_t kSeed = 20260412;
+constexpr int kHiddenExponent = -7;  // |h| < 1
+
+struct DraftBenchOptions {
+  std::vector<int64_t> drafts;  // of a chain, in the order given
+  int64_t context_tokens = 0;
+  int64_t repeat = 0;
+};
+
+DraftBenchOptions bench_options(const Options& options) {
+  DraftBenchOptions wanted{
+      .drafts = {}, .context_tokens = options.integer("context", 0, INT32_MAX), .repeat = options.integer("repeat", 1, 10000)};
+  for (const int64_t drafts : options.integers("speculative-tokens", 1, kMaxDrafts)) {
+    if (std::ranges::find(wanted.drafts, drafts) == wanted.drafts.end()) wanted.drafts.push_back(drafts);
+  }
+  return wanted;
+}
+
+double microseconds(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+
+/// Chains that one sequence drafts again and again from the same place.
+class DraftBench {
+ public:
+  /// Fills the drafter's cache with random rows.
+  DraftBench(Engine& engine, const DraftBenchOptions& wanted);
+
+  [[nodiscard]] DraftChain measure(int64_t drafts);
+
+ private:
+  void append_context();
+  /// Starts one chain over one new row; the cache is as before when the next one starts.
+  Tensor propose(int64_t drafts);
+  [[nodiscard]] Spread measure_device(int64_t drafts);
+  void measure_host(int64_t drafts, DraftChain& chain);
+  [[nodiscard]] uint64_t bytes_of(int64_t drafts) const;
+
+  Engine& engine_;
+  Stream& stream_;
+  MtpProposer& proposer_;
+  const DraftBenchOptions& wanted_;
+  std::vector<int32_t> token_ids_;  // of the context, and the newest one
+  Tensor hidden_;                   // [rows, hidden_size], of the target
+  std::unique_ptr<ProposerState> state_;
+};
+
+DraftBench::DraftBench(Engine& engine, const DraftBenchOptions& wanted)
+    : engine_(engine),
+      stream_(engine.stream()),
+      proposer_(*engine.proposer()),
+      wanted_(wanted),
+      token_ids_(static_cast<size_t>(wanted.context_tokens) + 1),
+      hidden_(engine.runner().model().hidden()),
+      state_(engine.proposer()->alloc_state(wanted.context_tokens + 1 + proposer_.max_drafts())) {
+  std::mt19937_64 generator(kSeed);
+  for (int32_t& id : token_ids_) id = static_cast<int32_t>(generator() % static_cast<uint64_t>(engine.config().vocab_size));
+  stream_.run([&](CommandList& cmd) {
+    const Tensor all = hidden_.reshape({hidden_.shape().num_elements()});
+    ops::dispatch(cmd, RandomFill{.out = all, .seed = kSeed, .exponent = kHiddenExponent});
+  });
+  append_context();
+  stream_.upload(std::as_bytes(std::span(token_ids_).last(1)), engine.runner().picks().rows(0, 1).view());
+}
+
+void DraftBench::append_context() {
+  const int64_t step = std::min(proposer_.max_append_rows(), hidden_.dim(0));
+  for (int64_t row = 0; row < wanted_.context_tokens; row += step) {
+    const int64_t rows = std::min(step, wanted_.context_tokens - row);
+    const auto ids = std::span(token_ids_).subspan(static_cast<size_t>(row), static_cast<size_t>(rows));
+    proposer_.append_rows(stream_, ids, hidden_.rows(0, rows), LinearPrecision::kExact, *state_);
+  }
+}
+
+Tensor DraftBench::propose(int64_t drafts) {
+  const Tensor block = proposer_.propose(
+      stream_, {.next_token_ids = engine_.runner().picks().rows(0, 1), .hidden = hidden_.rows(0, 1), .num_drafts = drafts},
+      *state_);
+  DrafterKv kv = proposer_.take_kv(*state_);
+  proposer_.install_kv(kv, wanted_.context_tokens, *state_);
+  return block;
+}
+
+/// Pass i attends to the context and the i + 1 rows that the chain has written.
+uint64_t DraftBench::bytes_of(int64_t drafts) const {
+  const auto passes = static_cast<uint64_t>(drafts);
+  const uint64_t attended = passes * static_cast<uint64_t>(wanted_.context_tokens) + passes * (passes + 1) / 2;
+  return passes * draft_step_bytes(*engine_.draft_head(), engine_.model()) +
+         attended * draft_kv_bytes_per_token(engine_.config(), engine_.draft_kv_dtype());
+}
+
+/// Chains behind each other, so that the device never waits for the host.
+Spread DraftBench::measure_device(int64_t drafts) {
+  std::vector<std::unique_ptr<Event>> events;
+  for (int64_t i = 0; i <= wanted_.repeat; ++i) events.push_back(engine_.backend().create_event());
+  for (int i = 0; i < kWarmUps; ++i) static_cast<void>(propose(drafts));
+  stream_.record(*events.front());
+  for (size_t i = 1; i < events.size(); ++i) {
+    static_cast<void>(propose(drafts));
+    stream_.record(*events[i]);
+  }
+  events.back()->synchronize();
+  std::vector<double> samples;
+  for (size_t i = 1; i < events.size(); ++i) samples.push_back(events[i]->elapsed_us(*events[i - 1]));
+  return spread_of(std::move(samples));
+}
+
+void DraftBench::measure_host(int64_t drafts, DraftChain& chain) {
+  std::vector<double> wall;
+  std::vector<double> host;
+  std::vector<int32_t> ids(static_cast<size_t>(drafts) + 1);
+  for (int64_t i = 0; i < wanted_.repeat + kWarmUps; ++i) {
+    stream_.synchronize();
+    const Clock::time_point begin = Clock::now();
+    const Tensor block = propose(drafts);
+    const Clock::time_point issued = Clock::now();
+    stream_.download(block.view(), std::as_writable_bytes(std::span(ids)));
+    const Clock::time_point end = Clock::now();
+    if (i < kWarmUps) continue;
+    host.push_back(microseconds(issued - begin));
+    wall.push_back(microseconds(end - begin));
+  }
+  chain.wall_us = spread_of(std::move(wall));
+  if (engine_.backend().capabilities().kind != DeviceKind::kCpu) chain.host_us = spread_of(std::move(host));
+}
+
+DraftChain DraftBench::measure(int64_t drafts) {
+  DraftChain chain{.num_drafts = drafts, .bytes = bytes_of(drafts), .device_us = measure_device(drafts)};
+  measure_host(drafts, chain);
+  return chain;
+}
+
+}  // namespace
+
+int run_bench_draft(const Options& options) {
+  const DraftBenchOptions wanted = bench_options(options);
+  EngineOptions engine_options = drafter_options(options);
+  engine_options.max_speculative_tokens = *std::ranges::max_element(wanted.drafts);
+  engine_options.require_speculation = true;
+  Engine engine(std::move(engine_options));
+  const int64_t context = engine.config().max_position_embeddings;
+  if (wanted.context_tokens + kMaxDrafts + 2 > context) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "the drafter's cache does not fit into the model's context",
+                                              .expected = fmt::format("at most {} tokens", context - kMaxDrafts - 2),
+                                              .got = std::to_string(wanted.context_tokens)});
+  }
+  const Capabilities& device = engine.backend().capabilities();
+  const ReadBandwidth read_bandwidth = measure_read_bandwidth(engine.backend());
+  load_engine(engine, wanted.context_tokens + 1, kMaxDrafts, options.flag("quiet"));
+  DraftChainReport report{.model = engine.model_name(),
+                          .backend = device.backend,
+                          .device = device.device_name,
+                          .num_threads = device.num_compute_units,
+                          .draft_kv_dtype = std::string(kv_dtype_name(engine.draft_kv_dtype())),
+                          .draft = draft_report(engine.options().draft_precision, *engine.draft_head()),
+                          .context_tokens = wanted.context_tokens,
+                          .repeat = wanted.repeat,
+                          .read_bandwidth = read_bandwidth,
+                          .chains = {}};
+  DraftBench bench(engine, wanted);
+  for (const int64_t drafts : wanted.drafts) report.chains.push_back(bench.measure(drafts));
+  fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));
+  return kExitOk;
+}
+
+}  // namespace foretoken::cli
