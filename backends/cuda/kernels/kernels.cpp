@@ -19,6 +19,9 @@ gpu::KernelList all_kernels() {
   add_fp8_row_weight_kernels(list);
   add_fp8_block_weight_kernels(list);
   add_nvfp4_weight_kernels(list);
+  add_bf16_stream_kernels(list);
+  add_fp8_row_stream_kernels(list);
+  add_fp8_block_stream_kernels(list);
   return list;
 }
 

@@ -1,0 +1,69 @@
+// How the streaming kernels are launched: what every operator that streams its weights has in common.
+#pragma once
+
+#include <algorithm>
+
+#include "backends/capabilities.h"
+#include "backends/command_list.h"
+#include "backends/cuda/kernels/stream_params.h"
+#include "backends/gpu/ops/weights.h"
+
+namespace foretoken::cuda {
+
+/// Of a launch over `num_rows` rows of x.
+struct StreamPlan {
+  bool in_clusters;     // the kernel's variant in clusters
+  uint32_t group_rows;  // StreamParams
+  uint32_t num_stages;  // StreamParams
+  Grid grid;
+};
+
+/// A ring shorter than this would leave memory idle; x gives way to it.
+inline constexpr uint32_t kWantedRingBytes = 64 << 10;
+/// What every device from sm_80 on gives a work group.
+inline constexpr uint32_t kLeastGroupMemory = 99 << 10;
+
+/// Whether the kernels of `shape` take rows of x of this width: no, with the reason, or yes.
+[[nodiscard]] inline Availability streams_rows_of(const StreamShape& shape, int64_t in_features) {
+  if (in_features % shape.slice_elements != 0) {
+    return Availability::no("rows of a multiple of " + std::to_string(shape.slice_elements) + " weights");
+  }
+  if (in_features > int64_t{1} << 20 ||
+      shape.fixed_bytes(static_cast<uint32_t>(in_features), 1) + 2 * shape.stage_bytes() > kLeastGroupMemory) {
+    return Availability::no("rows that fit into shared memory");
+  }
+  return Availability::yes();
+}
+
+/// No, with the reason, unless weight and x have the alignment and dtype that the kernels need.
+[[nodiscard]] inline Availability streams(const StreamShape& shape, const LinearWeight& w, const Tensor& x) {
+  if (x.dtype() != DType::kBF16) return Availability::no("for BF16 activations only");
+  if (!gpu::is_aligned(w, x)) {
+    return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
+  }
+  return streams_rows_of(shape, w.in_features());
+}
+
+/// How to launch `shape` on this device; `has_clusters`: it has the variant in clusters. Which variant it is, and with it the
+/// order of sums, follows from the device and the width of x alone.
+[[nodiscard]] inline StreamPlan plan_stream(const StreamShape& shape, bool has_clusters, uint32_t in_features, uint32_t num_rows,
+                                            const Capabilities& device) {
+  const auto fits = [&device, in_features](const StreamShape& tried, uint32_t rows) {
+    return tried.fixed_bytes(in_features, rows) + kWantedRingBytes <= device.max_group_memory;
+  };
+  StreamPlan plan{.in_clusters = has_clusters && !fits(shape, kTileColumns), .group_rows = 0, .num_stages = 0, .grid = {}};
+  const StreamShape chosen = plan.in_clusters ? in_clusters(shape) : shape;
+  uint32_t rows = std::min(num_rows, kTileColumns);
+  while (rows > 1 && !fits(chosen, rows)) --rows;
+  const uint32_t passes = gpu::ceil_div(num_rows, rows);
+  plan.group_rows = gpu::ceil_div(num_rows, passes);
+  const uint32_t fixed = chosen.fixed_bytes(in_features, plan.group_rows);
+  plan.num_stages = std::min(kMaxStages, (device.max_group_memory - fixed) / chosen.stage_bytes());
+  plan.grid = {.x = device.num_compute_units / chosen.cluster * chosen.cluster,
+               .y = passes,
+               .z = 1,
+               .group_memory = fixed + plan.num_stages * chosen.stage_bytes()};
+  return plan;
+}
+
+}  // namespace foretoken::cuda
