@@ -19,7 +19,6 @@
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
-#include "core/ops/rms_norm_gated.h"
 #include "core/ops/rope.h"
 
 namespace foretoken::ops {
@@ -80,11 +79,6 @@ inline void rms_norm(CommandList& cmd, const Tensor& x, const Tensor& weight, co
 inline void add_rms_norm(CommandList& cmd, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& out,
                          float eps) {
   dispatch(cmd, AddRmsNorm{.x = x, .residual = residual, .weight = weight, .out = out, .eps = eps});
-}
-
-inline void rms_norm_gated(CommandList& cmd, const Tensor& x, const Tensor& gate, const Tensor& weight, const Tensor& out,
-                           float eps) {
-  dispatch(cmd, RmsNormGated{.x = x, .gate = gate, .weight = weight, .out = out, .eps = eps});
 }
 
 inline void linear(CommandList& cmd, const Tensor& x, const LinearWeight& w, const Tensor& out, const Tensor& workspace = {},

@@ -17,7 +17,7 @@ std::array<Shape, 6> layer_shapes(const RecurrentStateConfig& c) {
   return {Shape{c.num_slots, c.conv_channels, kConvStateRows},
           Shape{c.num_slots, c.num_value_heads, c.key_head_dim, c.value_head_dim},
           Shape{c.num_slots, c.max_record_rows, c.conv_channels},
-          Shape{c.num_slots, c.max_record_rows, c.num_key_heads, c.key_head_dim},
+          Shape{c.num_slots, c.max_record_rows, c.num_value_heads, c.key_head_dim},
           Shape{c.num_slots, c.max_record_rows, c.num_value_heads, c.value_head_dim},
           Shape{c.num_slots, c.max_record_rows, c.num_value_heads}};
 }

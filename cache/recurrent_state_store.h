@@ -16,7 +16,6 @@ struct RecurrentStateConfig {
   int64_t num_slots = 1;
   int64_t max_record_rows = 16;  // rows of the widest verify step
   int64_t conv_channels = 0;
-  int64_t num_key_heads = 0;
   int64_t num_value_heads = 0;
   int64_t key_head_dim = 0;
   int64_t value_head_dim = 0;

@@ -31,7 +31,7 @@ struct RecurrentStateView {
   Tensor conv_state;    // [S, C, 3] F32
   Tensor state;         // [S, nv, dk, dv] F32
   Tensor conv_record;   // [S, R, C] F32
-  Tensor key_record;    // [S, R, nk, dk] F32
+  Tensor key_record;    // [S, R, nv, dk] F32
   Tensor delta_record;  // [S, R, nv, dv] F32
   Tensor decay_record;  // [S, R, nv] F32
 };

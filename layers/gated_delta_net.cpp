@@ -13,14 +13,6 @@ void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerS
   const Tensor a = s_.a.rows(0, rows);
   const Tensor delta = s_.delta.rows(0, rows);
 
-  ops::dispatch(cmd, RecurrentCommit{.num_commit = step.view.num_commit,
-                                     .state_slots = step.view.state_slots,
-                                     .conv_record = state.conv_record,
-                                     .key_record = state.key_record,
-                                     .delta_record = state.delta_record,
-                                     .decay_record = state.decay_record,
-                                     .conv_state = state.conv_state,
-                                     .state = state.state});
   step.linear(cmd, x, w_.in_proj_qkv, qkv);
   step.linear(cmd, x, w_.in_proj_z, z);
   step.linear(cmd, x, w_.in_proj_b, b);
@@ -29,6 +21,7 @@ void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerS
                                       .weight = w_.conv1d,
                                       .query_start_loc = step.view.query_start_loc,
                                       .state_slots = step.view.state_slots,
+                                      .num_commit = step.view.num_commit,
                                       .conv_state = state.conv_state,
                                       .conv_record = state.conv_record,
                                       .out = conv,
@@ -40,14 +33,17 @@ void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerS
                                     .dt_bias = w_.dt_bias,
                                     .query_start_loc = step.view.query_start_loc,
                                     .state_slots = step.view.state_slots,
+                                    .num_commit = step.view.num_commit,
                                     .state = state.state,
                                     .key_record = state.key_record,
                                     .delta_record = state.delta_record,
                                     .decay_record = state.decay_record,
+                                    .z = z.reshape(heads),
+                                    .norm = w_.norm,
                                     .out = delta.reshape(heads),
+                                    .eps = dims_.rms_norm_eps,
                                     .update = step.update,
                                     .precision = step.precision});
-  ops::rms_norm_gated(cmd, delta.reshape(heads), z.reshape(heads), w_.norm, delta.reshape(heads), dims_.rms_norm_eps);
   step.linear(cmd, delta, w_.out_proj, s_.mixed.rows(0, rows));
 }
 

@@ -66,7 +66,7 @@ void require_layer(const GpuBackend& backend, std::string_view where, const Laye
                    std::initializer_list<int64_t> rows) {
   ops::require_any<RmsNorm, AddRmsNorm>(backend, where);
   if (layer.self_attn) ops::require_any<QkNormRopeCache, GatedAttention>(backend, where);
-  if (layer.linear_attn) ops::require_any<RecurrentCommit, CausalConv1dSilu, GatedDeltaRule, RmsNormGated>(backend, where);
+  if (layer.linear_attn) ops::require_any<CausalConv1dSilu, GatedDeltaRule>(backend, where);
   if (layer.moe) ops::require_any<MoeRoute>(backend, where);
   for (const int64_t count : rows) {
     for (const LinearPrecision precision : kPrecisions) {

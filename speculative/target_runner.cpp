@@ -31,7 +31,6 @@ RecurrentStateConfig state_config(const ModelConfig& config, const TargetRunnerO
           .num_slots = options.max_sequences,
           .max_record_rows = TargetRunner::kMaxVerifyRows,
           .conv_channels = config.conv_channels(),
-          .num_key_heads = config.linear_num_key_heads,
           .num_value_heads = config.linear_num_value_heads,
           .key_head_dim = config.linear_key_head_dim,
           .value_head_dim = config.linear_value_head_dim};

@@ -12,9 +12,9 @@ void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, li
 void add_moe_ops(OpTable& table, const KernelModule& module);      // moe_route, moe_experts_up, moe_experts_down
 void add_sampling_ops(OpTable& table,
                       const KernelModule& module);              // argmax, accept_greedy, override_tokens, embedding, random_fill
-void add_norm_ops(OpTable& table, const KernelModule& module);  // rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope
+void add_norm_ops(OpTable& table, const KernelModule& module);  // rms_norm, add_rms_norm, rope_table, rope
 void add_attention_ops(OpTable& table, const KernelModule& module);  // qk_norm_rope_cache, gated_attention
-void add_delta_net_ops(OpTable& table, const KernelModule& module);  // causal_conv1d_silu, gated_delta_rule, recurrent_commit
+void add_delta_net_ops(OpTable& table, const KernelModule& module);  // causal_conv1d_silu, gated_delta_rule
 void add_quantize_ops(OpTable& table, const KernelModule& module);   // abs_max, quantize_*, dequantize
 
 }  // namespace foretoken::cpu

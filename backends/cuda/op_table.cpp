@@ -2,6 +2,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_ops.h"
+#include "backends/gpu/delta_net_params.h"
 #include "backends/gpu/gpu_ops.h"
 #include "backends/projection_by_projection.h"
 
@@ -17,6 +18,7 @@ OpTable make_op_table(const KernelModule& module) {
   gpu::add_sampling_ops(table, module);
   gpu::add_norm_ops(table, module);
   gpu::add_attention_ops(table, module);
+  gpu::add_delta_rule(table, module, "cluster", "gated_delta_rule_cluster", gpu::kColumnBlocks);
   gpu::add_delta_net_ops(table, module);
   add_projection_by_projection(table);
   return table;

@@ -2,6 +2,10 @@
 // backend gives its own module of kernels and may put better implementations in front.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "backends/kernel.h"
 #include "backends/op_table.h"
 
@@ -11,9 +15,12 @@ void add_linear_ops(OpTable& table, const KernelModule& module);  // linear, lin
 void add_moe_ops(OpTable& table, const KernelModule& module);     // moe_route, moe_experts_up, moe_experts_down
 void add_sampling_ops(OpTable& table,
                       const KernelModule& module);              // argmax, accept_greedy, override_tokens, embedding, random_fill
-void add_norm_ops(OpTable& table, const KernelModule& module);  // rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope
+void add_norm_ops(OpTable& table, const KernelModule& module);  // rms_norm, add_rms_norm, rope_table, rope
 void add_attention_ops(OpTable& table, const KernelModule& module);  // qk_norm_rope_cache, gated_attention
-void add_delta_net_ops(OpTable& table, const KernelModule& module);  // causal_conv1d_silu, gated_delta_rule, recurrent_commit
-void add_quantize_ops(OpTable& table, const KernelModule& module);   // abs_max, quantize_*, dequantize
+void add_delta_net_ops(OpTable& table, const KernelModule& module);  // causal_conv1d_silu, gated_delta_rule
+/// gated_delta_rule as `name`, by a kernel that shares a head out among `groups_per_head` work groups and may be absent.
+void add_delta_rule(OpTable& table, const KernelModule& module, std::string name, std::string_view kernel_name,
+                    uint32_t groups_per_head);
+void add_quantize_ops(OpTable& table, const KernelModule& module);  // abs_max, quantize_*, dequantize
 
 }  // namespace foretoken::gpu

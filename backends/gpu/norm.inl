@@ -1,4 +1,4 @@
-// rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope, qk_norm_rope_cache (core/ops/rms_norm.h, rms_norm_gated.h, rope.h).
+// rms_norm, add_rms_norm, rope_table, rope, qk_norm_rope_cache (core/ops/rms_norm.h, rope.h).
 #pragma once
 
 #include "backends/gpu/norm_params.h"
@@ -89,26 +89,6 @@ FORETOKEN_DEVICE float head_factor(const float (&values)[kHeadHeld], uint32_t he
 #pragma unroll
   for (uint32_t i = 0; i < kHeadHeld; ++i) sum = fmaf(values[i], values[i], sum);
   return 1.0F / sqrtf(group_sum<kHeadThreads>(sum, scratch) / static_cast<float>(head_dim) + eps);
-}
-
-__global__ void __launch_bounds__(kHeadThreads) rms_norm_gated(const RmsNormGatedParams p) {
-  allow_next();
-  __shared__ float scratch[kHeadThreads / kLanes];
-  const uint64_t head = uint64_t{blockIdx.x} * p.head_dim;
-  float weight[kHeadHeld];
-  load_head(p.weight, 0, p.head_dim, 0, weight);
-  wait_for_previous();
-  float value[kHeadHeld];
-  float gate[kHeadHeld];
-  load_head(p.x, blockIdx.y * p.x_stride + head, p.head_dim, p.x_is_bf16, value);
-  load_head(p.gate, blockIdx.y * p.gate_stride + head, p.head_dim, p.gate_is_bf16, gate);
-  const float factor = head_factor(value, p.head_dim, p.eps, scratch);
-#pragma unroll
-  for (uint32_t i = 0; i < kHeadHeld; ++i) {
-    const uint32_t d = threadIdx.x + i * kHeadThreads;
-    if (d >= p.head_dim) continue;
-    store_float(p.out, blockIdx.y * p.out_stride + head + d, weight[i] * (value[i] * factor) * silu(gate[i]), p.out_is_bf16 != 0);
-  }
 }
 
 /// One thread per angle.

@@ -9,7 +9,7 @@ namespace foretoken::gpu {
 inline constexpr uint32_t kNormThreads = 512;
 /// One work group per head of a row.
 inline constexpr uint32_t kHeadThreads = 128;
-/// Largest head of rms_norm_gated, qk_norm_rope_cache and rope: the group keeps it.
+/// Largest head of qk_norm_rope_cache and rope: the group keeps it.
 inline constexpr uint32_t kMaxHeadDim = 512;
 
 /// rms_norm, and add_rms_norm where `residual` is given.
@@ -25,23 +25,6 @@ struct RmsNormParams {
   float eps;
   uint32_t x_is_bf16;
   uint32_t residual_is_bf16;
-  uint32_t out_is_bf16;
-  uint32_t reserved;
-};
-
-/// grid.x: heads, grid.y: rows.
-struct RmsNormGatedParams {
-  uint64_t x;       // [T, Hv, D]
-  uint64_t gate;    // [T, Hv, D]
-  uint64_t weight;  // [D] F32
-  uint64_t out;     // [T, Hv, D]
-  uint64_t x_stride;
-  uint64_t gate_stride;
-  uint64_t out_stride;
-  uint32_t head_dim;
-  float eps;
-  uint32_t x_is_bf16;
-  uint32_t gate_is_bf16;
   uint32_t out_is_bf16;
   uint32_t reserved;
 };

@@ -12,7 +12,6 @@
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
-#include "core/ops/rms_norm_gated.h"
 #include "core/ops/rope.h"
 
 namespace foretoken {
@@ -32,10 +31,10 @@ struct OpList {
   }
 };
 
-using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, RmsNormGated, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax,
-                      RopeTable, Rope, QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, RecurrentCommit,
-                      MoeRoute, MoeExpertsUp, MoeExpertsDown, AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row,
-                      QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
+using AllOps =
+    OpList<Embedding, RmsNorm, AddRmsNorm, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
+           QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp, MoeExpertsDown,
+           AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
 
 /// Calls `visitor(OpTag<Op>{})` for every operator.
 template <class Visitor>

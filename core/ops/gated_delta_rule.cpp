@@ -10,6 +10,9 @@ void CausalConv1dSilu::validate() const {
   if (update == StateUpdate::kRecord && conv_record.is_absent()) {
     throw Error(ErrorCode::kInvalidArgument, "causal_conv1d_silu: recording needs conv_record");
   }
+  if (!num_commit.is_absent() && conv_record.is_absent()) {
+    throw Error(ErrorCode::kInvalidArgument, "causal_conv1d_silu: num_commit needs conv_record");
+  }
 }
 
 void GatedDeltaRule::validate() const {
@@ -22,8 +25,15 @@ void GatedDeltaRule::validate() const {
                              " with nk dividing " + std::to_string(state.dim(1)),
                  .got = std::to_string(qkv.dim(1))});
   }
-  if (update == StateUpdate::kRecord && (key_record.is_absent() || delta_record.is_absent() || decay_record.is_absent())) {
+  const bool has_records = !key_record.is_absent() && !delta_record.is_absent() && !decay_record.is_absent();
+  if (update == StateUpdate::kRecord && !has_records) {
     throw Error(ErrorCode::kInvalidArgument, "gated_delta_rule: recording needs key_record, delta_record and decay_record");
+  }
+  if (!num_commit.is_absent() && !has_records) {
+    throw Error(ErrorCode::kInvalidArgument, "gated_delta_rule: num_commit needs key_record, delta_record and decay_record");
+  }
+  if (z.is_absent() != norm.is_absent()) {
+    throw Error(ErrorCode::kInvalidArgument, "gated_delta_rule: z and norm go together");
   }
 }
 
@@ -34,6 +44,8 @@ const OpSchema& CausalConv1dSilu::schema() {
                                      .in("weight", {"C", "4"}, kF32Only)
                                      .in("query_start_loc", {"B+1"}, kI32Only)
                                      .in("state_slots", {"B"}, kI32Only)
+                                     .in("num_commit", {"B"}, kI32Only)
+                                     .optional()
                                      .in_out("conv_state", {"S", "C", "3"}, kF32Only)
                                      .in_out("conv_record", {"S", "R", "C"}, kF32Only)
                                      .optional()
@@ -56,30 +68,22 @@ const OpSchema& GatedDeltaRule::schema() {
                                      .in("dt_bias", {"nv"}, kF32Only)
                                      .in("query_start_loc", {"B+1"}, kI32Only)
                                      .in("state_slots", {"B"}, kI32Only)
+                                     .in("num_commit", {"B"}, kI32Only)
+                                     .optional()
                                      .in_out("state", {"S", "nv", "dk", "dv"}, kF32Only)
-                                     .in_out("key_record", {"S", "R", "nk", "dk"}, kF32Only)
+                                     .in_out("key_record", {"S", "R", "nv", "dk"}, kF32Only)
                                      .optional()
                                      .in_out("delta_record", {"S", "R", "nv", "dv"}, kF32Only)
                                      .optional()
                                      .in_out("decay_record", {"S", "R", "nv"}, kF32Only)
                                      .optional()
+                                     .in("z", {"T", "nv", "dv"}, kActivationDtypes)
+                                     .strided()
+                                     .optional()
+                                     .in("norm", {"dv"}, kF32Only)
+                                     .optional()
                                      .out("out", {"T", "nv", "dv"}, kActivationDtypes)
                                      .strided()
-                                     .tolerance(DType::kF32, 1e-5)
-                                     .tolerance(DType::kBF16, 1e-2);
-  return schema;
-}
-
-const OpSchema& RecurrentCommit::schema() {
-  static const OpSchema schema = OpSchema("recurrent_commit")
-                                     .in("num_commit", {"B"}, kI32Only)
-                                     .in("state_slots", {"B"}, kI32Only)
-                                     .in("conv_record", {"S", "R", "C"}, kF32Only)
-                                     .in("key_record", {"S", "R", "nk", "dk"}, kF32Only)
-                                     .in("delta_record", {"S", "R", "nv", "dv"}, kF32Only)
-                                     .in("decay_record", {"S", "R", "nv"}, kF32Only)
-                                     .in_out("conv_state", {"S", "C", "3"}, kF32Only)
-                                     .in_out("state", {"S", "nv", "dk", "dv"}, kF32Only)
                                      .tolerance(DType::kF32, 1e-5)
                                      .tolerance(DType::kBF16, 1e-2);
   return schema;

@@ -1,5 +1,7 @@
 #include "core/ops/gated_delta_rule.h"
 
+#include <cmath>
+
 #include "core/op_case.h"
 #include "core/ops/case_parts.h"
 
@@ -10,6 +12,8 @@ struct DeltaShape {
   int64_t num_sequences, num_rows;
   int64_t num_key_heads, num_value_heads, key_dim, value_dim;
   StateUpdate update = StateUpdate::kInPlace;
+  bool commits = false;
+  bool gated = false;
   bool strided = false;
   DType dtype = DType::kF32;
   int64_t max_records = 8;
@@ -18,39 +22,43 @@ struct DeltaShape {
   [[nodiscard]] int64_t channels() const { return 2 * num_key_heads * key_dim + num_value_heads * value_dim; }
   [[nodiscard]] int64_t num_slots() const { return num_sequences + 2; }
   [[nodiscard]] bool records() const { return update == StateUpdate::kRecord; }
+  [[nodiscard]] bool has_records() const { return records() || commits; }
 };
 
 constexpr StateUpdate kRecord = StateUpdate::kRecord;
 constexpr StateUpdate kInPlace = StateUpdate::kInPlace;
 constexpr LinearPrecision kPrefill = LinearPrecision::kBF16;
 
+// Sizes, update, commits, gated, strided, dtype, records.
 constexpr DeltaShape kShapes[] = {
-    {1, 1, 2, 4, 128, 128},
-    {1, 9, 2, 4, 128, 128},
-    {1, 70, 1, 2, 64, 64},
+    {1, 1, 2, 4, 128, 128, kInPlace, true, true},
+    {1, 9, 2, 4, 128, 128, kInPlace, false, true},
+    {1, 70, 1, 2, 64, 64, kInPlace, true},
     {1, 2, 16, 16, 128, 128},
-    {1, 1, 2, 6, 128, 128},
-    {3, 12, 2, 4, 64, 64},
+    {1, 1, 2, 6, 128, 128, kInPlace, false, true},
+    {3, 12, 2, 4, 64, 64, kInPlace, true, true},
     {3, 3, 2, 4, 64, 64},
-    {2, 5, 1, 3, 5, 7},
+    {2, 5, 1, 3, 5, 7, kInPlace, true, true},
     {1, 1, 1, 1, 1, 1},
-    {3, 12, 2, 4, 64, 64, kInPlace, true},
-    {1, 4, 2, 4, 128, 128, kRecord},
+    {3, 12, 2, 4, 64, 64, kInPlace, false, true, true},
+    {1, 4, 2, 4, 128, 128, kRecord, true, true},
     {1, 1, 2, 4, 128, 128, kRecord},
-    {1, 16, 2, 4, 64, 64, kRecord, false, DType::kF32, 16},
-    {3, 12, 2, 4, 64, 64, kRecord},
-    {3, 12, 2, 4, 64, 32, kRecord, true},
-    {2, 5, 1, 3, 5, 7, kRecord},
-    {1, 9, 2, 4, 128, 128, kInPlace, false, DType::kBF16},
-    {3, 12, 2, 4, 64, 64, kRecord, true, DType::kBF16},
+    {1, 16, 2, 4, 64, 64, kRecord, true, true, false, DType::kF32, 16},
+    {3, 12, 2, 4, 64, 64, kRecord, true},
+    {3, 12, 2, 4, 64, 32, kRecord, true, true, true},
+    {4, 9, 1, 3, 33, 70, kRecord, true, true, true, DType::kF32, 5},
+    {2, 5, 1, 3, 5, 7, kRecord, false, true},
+    {3, 3, 1, 1, 16, 32, kRecord, true, false, false, DType::kF32, 1},
+    {1, 9, 2, 4, 128, 128, kInPlace, false, true, false, DType::kBF16},
+    {3, 12, 2, 4, 64, 64, kRecord, true, true, true, DType::kBF16},
 };
 
 std::string name_of(const DeltaShape& shape) {
   using namespace case_parts;
   return sized("B", shape.num_sequences) + sized("_T", shape.num_rows) + sized("_nk", shape.num_key_heads) +
          sized("_nv", shape.num_value_heads) + sized("_dk", shape.key_dim) + sized("_dv", shape.value_dim) +
-         (shape.records() ? "_record" : "") + (shape.precision == kPrefill ? "_prefill" : "") +
-         (shape.strided ? "_strided" : "") + activation_suffix(shape.dtype);
+         (shape.commits ? "_commit" : "") + (shape.records() ? "_record" : "") + (shape.gated ? "_gated" : "") +
+         (shape.precision == kPrefill ? "_prefill" : "") + (shape.strided ? "_strided" : "") + activation_suffix(shape.dtype);
 }
 
 Tensor rows_of(OperandMaker& maker, const DeltaShape& shape, int64_t width, const Fill& fill) {
@@ -62,29 +70,36 @@ Tensor rows_of(OperandMaker& maker, const DeltaShape& shape, int64_t width, cons
 struct BatchOperands {
   Tensor query_start_loc;  // [B+1]
   Tensor state_slots;      // [B]
+  Tensor num_commit;       // [B], absent where nothing is committed
 };
 
-/// Ragged rows, and slots of the states in random order.
+/// Ragged rows, slots of the states in random order, and any number of recorded rows to commit.
 BatchOperands make_batch(OperandMaker& maker, const DeltaShape& shape) {
   std::mt19937_64 generator(maker.seed());
   const int64_t limit = shape.records() ? shape.max_records : shape.num_rows;
   const std::vector<int32_t> rows = case_parts::ragged_rows(
       generator, shape.num_sequences, shape.num_rows, shape.num_sequences == 1 ? shape.num_rows : std::min<int64_t>(limit, 5));
   const std::vector<int32_t> slots = case_parts::sample_distinct(generator, shape.num_slots(), shape.num_sequences);
-  return {.query_start_loc =
-              maker.input(DType::kI32, {shape.num_sequences + 1}, case_parts::listed(case_parts::start_locations(rows))),
-          .state_slots = maker.input(DType::kI32, {shape.num_sequences}, case_parts::listed(slots))};
+  BatchOperands batch{.query_start_loc = maker.input(DType::kI32, {shape.num_sequences + 1},
+                                                     case_parts::listed(case_parts::start_locations(rows))),
+                      .state_slots = maker.input(DType::kI32, {shape.num_sequences}, case_parts::listed(slots)),
+                      .num_commit = {}};
+  if (shape.commits) {
+    batch.num_commit = maker.input(DType::kI32, {shape.num_sequences}, fill::integers(0, shape.max_records));
+  }
+  return batch;
 }
 
 CausalConv1dSilu make_conv(OperandMaker& maker, const DeltaShape& shape, int64_t channels) {
-  const auto [query_start_loc, state_slots] = make_batch(maker, shape);
+  const BatchOperands batch = make_batch(maker, shape);
   CausalConv1dSilu op;
   op.x = rows_of(maker, shape, channels, fill::normal(1.0));
   op.weight = maker.input(DType::kF32, {channels, 4}, fill::normal(0.5));
-  op.query_start_loc = query_start_loc;
-  op.state_slots = state_slots;
+  op.query_start_loc = batch.query_start_loc;
+  op.state_slots = batch.state_slots;
+  op.num_commit = batch.num_commit;
   op.conv_state = maker.in_out(DType::kF32, {shape.num_slots(), channels, 3}, fill::normal(1.0));
-  if (shape.records()) {
+  if (shape.has_records()) {
     op.conv_record = maker.in_out(DType::kF32, {shape.num_slots(), shape.max_records, channels}, fill::normal(1.0));
   }
   op.out = rows_of(maker, shape, channels, {});
@@ -92,47 +107,39 @@ CausalConv1dSilu make_conv(OperandMaker& maker, const DeltaShape& shape, int64_t
   return op;
 }
 
-GatedDeltaRule make_delta_rule(OperandMaker& maker, const DeltaShape& shape) {
-  const auto [query_start_loc, state_slots] = make_batch(maker, shape);
-  const int64_t slots = shape.num_slots();
-  GatedDeltaRule op;
-  op.qkv = rows_of(maker, shape, shape.channels(), fill::normal(1.0));
-  op.b = rows_of(maker, shape, shape.num_value_heads, fill::normal(1.0));
-  op.a = rows_of(maker, shape, shape.num_value_heads, fill::normal(1.0));
-  op.A_log = maker.input(DType::kF32, {shape.num_value_heads}, fill::uniform(-2.0, 1.5));
-  op.dt_bias = maker.input(DType::kF32, {shape.num_value_heads}, fill::normal(1.0));
-  op.query_start_loc = query_start_loc;
-  op.state_slots = state_slots;
-  op.state = maker.in_out(DType::kF32, {slots, shape.num_value_heads, shape.key_dim, shape.value_dim}, fill::normal(0.5));
-  if (shape.records()) {
-    const int64_t records = shape.max_records;
-    op.key_record = maker.in_out(DType::kF32, {slots, records, shape.num_key_heads, shape.key_dim}, fill::normal(1.0));
-    op.delta_record = maker.in_out(DType::kF32, {slots, records, shape.num_value_heads, shape.value_dim}, fill::normal(1.0));
-    op.decay_record = maker.in_out(DType::kF32, {slots, records, shape.num_value_heads}, fill::uniform(0.0, 1.0));
-  }
-  op.out = rows_of(maker, shape, shape.num_value_heads * shape.value_dim, {})
-               .reshape({shape.num_rows, shape.num_value_heads, shape.value_dim});
-  op.update = shape.update;
-  op.precision = shape.precision;
-  return op;
-}
-
-RecurrentCommit make_commit(OperandMaker& maker, const DeltaShape& shape) {
-  std::mt19937_64 generator(maker.seed());
+/// What the rows of the step before left: keys of about unit length.
+void make_records(OperandMaker& maker, const DeltaShape& shape, GatedDeltaRule& op) {
   const int64_t slots = shape.num_slots();
   const int64_t records = shape.max_records;
-  std::vector<int32_t> counts;
-  for (int64_t b = 0; b < shape.num_sequences; ++b) counts.push_back(case_parts::draw(generator, 0, records));
-  RecurrentCommit op;
-  op.num_commit = maker.input(DType::kI32, {shape.num_sequences}, case_parts::listed(counts));
-  op.state_slots = maker.input(DType::kI32, {shape.num_sequences},
-                               case_parts::listed(case_parts::sample_distinct(generator, slots, shape.num_sequences)));
-  op.conv_record = maker.input(DType::kF32, {slots, records, shape.channels()}, fill::normal(1.0));
-  op.key_record = maker.input(DType::kF32, {slots, records, shape.num_key_heads, shape.key_dim}, fill::normal(0.2));
-  op.delta_record = maker.input(DType::kF32, {slots, records, shape.num_value_heads, shape.value_dim}, fill::normal(1.0));
-  op.decay_record = maker.input(DType::kF32, {slots, records, shape.num_value_heads}, fill::uniform(0.3, 1.0));
-  op.conv_state = maker.in_out(DType::kF32, {slots, shape.channels(), 3}, fill::normal(1.0));
-  op.state = maker.in_out(DType::kF32, {slots, shape.num_value_heads, shape.key_dim, shape.value_dim}, fill::normal(0.5));
+  const int64_t heads = shape.num_value_heads;
+  const double key_sigma = 1.0 / std::sqrt(static_cast<double>(shape.key_dim));
+  op.key_record = maker.in_out(DType::kF32, {slots, records, heads, shape.key_dim}, fill::normal(key_sigma));
+  op.delta_record = maker.in_out(DType::kF32, {slots, records, heads, shape.value_dim}, fill::normal(1.0));
+  op.decay_record = maker.in_out(DType::kF32, {slots, records, heads}, fill::uniform(0.3, 1.0));
+}
+
+GatedDeltaRule make_delta_rule(OperandMaker& maker, const DeltaShape& shape) {
+  const BatchOperands batch = make_batch(maker, shape);
+  const int64_t heads = shape.num_value_heads;
+  const Shape out_shape{shape.num_rows, heads, shape.value_dim};
+  GatedDeltaRule op;
+  op.qkv = rows_of(maker, shape, shape.channels(), fill::normal(1.0));
+  op.b = rows_of(maker, shape, heads, fill::normal(1.0));
+  op.a = rows_of(maker, shape, heads, fill::normal(1.0));
+  op.A_log = maker.input(DType::kF32, {heads}, fill::uniform(-2.0, 1.5));
+  op.dt_bias = maker.input(DType::kF32, {heads}, fill::normal(1.0));
+  op.query_start_loc = batch.query_start_loc;
+  op.state_slots = batch.state_slots;
+  op.num_commit = batch.num_commit;
+  op.state = maker.in_out(DType::kF32, {shape.num_slots(), heads, shape.key_dim, shape.value_dim}, fill::normal(0.5));
+  if (shape.has_records()) make_records(maker, shape, op);
+  if (shape.gated) {
+    op.z = rows_of(maker, shape, heads * shape.value_dim, fill::normal(1.5)).reshape(out_shape);
+    op.norm = maker.input(DType::kF32, {shape.value_dim}, fill::uniform(0.5, 1.5));
+  }
+  op.out = rows_of(maker, shape, heads * shape.value_dim, {}).reshape(out_shape);
+  op.update = shape.update;
+  op.precision = shape.precision;
   return op;
 }
 
@@ -156,44 +163,17 @@ std::vector<OpCase<GatedDeltaRule>> GatedDeltaRule::cases() {
     list.push_back({.name = name_of(shape), .make = [shape](OperandMaker& maker) { return make_delta_rule(maker, shape); }});
   }
   static constexpr DeltaShape kPrefills[] = {
-      {1, 32, 2, 4, 128, 128, kInPlace, false, DType::kF32, 8, kPrefill},
-      {1, 200, 1, 2, 128, 128, kInPlace, false, DType::kF32, 8, kPrefill},
-      {1, 70, 1, 2, 64, 64, kInPlace, true, DType::kF32, 8, kPrefill},
-      {3, 50, 2, 2, 32, 128, kInPlace, false, DType::kF32, 8, kPrefill},
-      {1, 33, 1, 3, 5, 7, kInPlace, false, DType::kF32, 8, kPrefill},
+      {1, 32, 2, 4, 128, 128, kInPlace, true, true, false, DType::kF32, 8, kPrefill},
+      {1, 200, 1, 2, 128, 128, kInPlace, false, true, false, DType::kF32, 8, kPrefill},
+      {1, 70, 1, 2, 64, 64, kInPlace, true, true, true, DType::kF32, 8, kPrefill},
+      {3, 50, 2, 2, 32, 128, kInPlace, true, false, false, DType::kF32, 8, kPrefill},
+      {1, 33, 1, 3, 5, 7, kInPlace, false, true, false, DType::kF32, 8, kPrefill},
+      {1, 129, 1, 2, 128, 128, kInPlace, true, true, false, DType::kBF16, 8, kPrefill},
   };
   for (const DeltaShape& shape : kPrefills) {
     list.push_back({.name = name_of(shape),
                     .make = [shape](OperandMaker& maker) { return make_delta_rule(maker, shape); },
                     .tolerance_override = 1e-2});
-  }
-  return list;
-}
-
-std::vector<OpCase<RecurrentCommit>> RecurrentCommit::cases() {
-  static constexpr DeltaShape kCommits[] = {
-      {.num_sequences = 1, .num_rows = 0, .num_key_heads = 2, .num_value_heads = 4, .key_dim = 128, .value_dim = 128},
-      {.num_sequences = 3, .num_rows = 0, .num_key_heads = 2, .num_value_heads = 4, .key_dim = 64, .value_dim = 64},
-      {.num_sequences = 4, .num_rows = 0, .num_key_heads = 1, .num_value_heads = 3, .key_dim = 5, .value_dim = 7},
-      {.num_sequences = 3,
-       .num_rows = 0,
-       .num_key_heads = 1,
-       .num_value_heads = 1,
-       .key_dim = 16,
-       .value_dim = 32,
-       .max_records = 1},
-      {.num_sequences = 1,
-       .num_rows = 0,
-       .num_key_heads = 1,
-       .num_value_heads = 2,
-       .key_dim = 64,
-       .value_dim = 64,
-       .max_records = 16},
-  };
-  std::vector<OpCase<RecurrentCommit>> list;
-  for (const DeltaShape& shape : kCommits) {
-    list.push_back({.name = name_of(shape) + case_parts::sized("_R", shape.max_records),
-                    .make = [shape](OperandMaker& maker) { return make_commit(maker, shape); }});
   }
   return list;
 }

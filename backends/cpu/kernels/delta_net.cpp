@@ -1,5 +1,5 @@
-// Gated delta net: convolution, delta rule and commit. A state element sees the same operations in the same order whether its
-// rows come one by one, in one call, or recorded and committed: s = fma(k, delta, decay * s).
+// Gated delta net: convolution and delta rule, both with the commit. A state element sees the same operations in the same order
+// whether its rows come one by one, in one call, or recorded and committed: s = fma(k, delta, decay * s).
 #include "backends/cpu/kernels/delta_net_params.h"
 
 #include <cmath>
@@ -48,6 +48,10 @@ void causal_conv1d_silu(const CausalConv1dSiluParams& p, uint32_t begin, uint32_
     const size_t count = p.num_channels - channel < kConvTile ? p.num_channels - channel : kConvTile;
     float* state = p.conv_state + (rows.slot * p.num_channels + channel) * kConvHistory;
     ConvHistory history = ConvHistory::load(state, count);
+    float* record = p.conv_record == nullptr ? nullptr : p.conv_record + rows.slot * p.record_rows * p.num_channels + channel;
+    const size_t committed = commit_count(p.num_commit, p.record_rows, item / tiles);
+    for (size_t i = 0; i < committed; ++i) history.push(load_lanes(record + i * p.num_channels, count));
+    if (p.records && committed > 0) history.store(state, count);
     float weight[4][kLanes] = {};
     for (size_t c = 0; c < count; ++c) {
       for (size_t j = 0; j < 4; ++j) weight[j][c] = p.weight[(channel + c) * 4 + j];
@@ -59,11 +63,9 @@ void causal_conv1d_silu(const CausalConv1dSiluParams& p, uint32_t begin, uint32_
       const F32x16 y = fma(w3, x, fma(w2, history.age[2], fma(w1, history.age[1], w0 * history.age[0])));
       store_lanes(silu(y), p.out + (rows.first + i) * p.out_stride + channel, count);
       history.push(x);
-      if (p.conv_record != nullptr && i < p.record_rows) {
-        store_lanes(x, p.conv_record + (rows.slot * p.record_rows + i) * p.num_channels + channel, count);
-      }
+      if (p.records && i < p.record_rows) store_lanes(x, record + i * p.num_channels, count);
     }
-    if (p.conv_record == nullptr) history.store(state, count);
+    if (!p.records) history.store(state, count);
   }
 }
 
@@ -173,12 +175,11 @@ struct DeltaItem {
   SequenceRows rows;
   size_t head;
   size_t key_head;
-  size_t first_slice;
-  size_t last_slice;  // one past
+  size_t committed;  // recorded rows that go into the state first
 };
 
 /// What a head needs of some rows, computed once for all its slices.
-constexpr size_t kRowBlock = 16;
+constexpr size_t kRowBlock = kMaxRecordRows;
 struct RowBlock {
   size_t first;  // index of the first row within the sequence
   size_t count;
@@ -199,16 +200,13 @@ void prepare_rows(const GatedDeltaRuleParams& p, const DeltaItem& item, RowBlock
   }
 }
 
-/// Writes what a row adds to the state: keys and decay once per head, by the item that owns its first slice.
-template <bool kWhole>
-FORETOKEN_SIMD_INLINE void record_row(const GatedDeltaRuleParams& p, const DeltaItem& item, size_t column, size_t width, size_t i,
-                                      const float* k, const SliceRow& delta, float decay) {
-  const size_t record = item.rows.slot * p.record_rows + i;
-  delta.store<kWhole>(p.delta_record + (record * p.num_value_heads + item.head) * p.value_dim + column, width);
-  if (column != 0) return;
-  p.decay_record[record * p.num_value_heads + item.head] = decay;
-  if (item.head % (p.num_value_heads / p.num_key_heads) != 0) return;
-  std::memcpy(p.key_record + (record * p.num_key_heads + item.key_head) * p.key_dim, k, p.key_dim * sizeof(float));
+/// Records keys and decays of a block, after the last of its slices has read those of the rows that it commits.
+void record_keys(const GatedDeltaRuleParams& p, const DeltaItem& item, const RowBlock& block) {
+  for (size_t i = 0; i < block.count; ++i) {
+    const size_t record = (item.rows.slot * p.record_rows + block.first + i) * p.num_value_heads + item.head;
+    p.decay_record[record] = block.gate[i].decay;
+    std::memcpy(p.key_record + record * p.key_dim, block.k[i], p.key_dim * sizeof(float));
+  }
 }
 
 template <bool kWhole>
@@ -224,114 +222,60 @@ template <bool kWhole>
 void delta_rule_slice(const GatedDeltaRuleParams& p, const DeltaItem& item, const RowBlock& block, size_t column, size_t width,
                       float* scratch) {
   constexpr size_t kFewRows = 2;
-  const bool recording = p.key_record != nullptr;
-  const bool is_private = recording || block.count > kFewRows;
+  const bool is_private = p.records || block.count > kFewRows;
   const Slice state = {p.state + (item.rows.slot * p.num_value_heads + item.head) * p.key_dim * p.value_dim + column,
                        p.value_dim};
   const Slice target = is_private ? Slice{scratch, kStateSlice} : state;
-  const bool has_earlier_rows = block.first > 0;
   for (size_t i = 0; i < block.count; ++i) {
-    const size_t index = block.first + i;
-    const size_t row = item.rows.first + index;
+    const size_t row = item.rows.first + block.first + i;
     const float* value = p.qkv + row * p.qkv_stride + 2 * p.num_key_heads * p.key_dim + item.head * p.value_dim + column;
     const SliceRow v = SliceRow::load<kWhole>(value, width);
-    const Slice from = i == 0 && !(recording && has_earlier_rows) ? state : target;
+    const Slice from = i == 0 ? state : target;
     SliceRow delta, out;
     // The last recorded row leaves no state behind: nothing reads it.
-    if (recording && index + 1 == item.rows.count) {
+    if (p.records && i + 1 == block.count) {
       delta_step<kWhole, false>(from, target, p.key_dim, width, block.q[i], block.k[i], v, block.gate[i], delta, out);
     } else {
       delta_step<kWhole, true>(from, target, p.key_dim, width, block.q[i], block.k[i], v, block.gate[i], delta, out);
     }
     out.store<kWhole>(p.out + row * p.out_stride + item.head * p.value_dim + column, width);
-    if (recording && index < p.record_rows)
-      record_row<kWhole>(p, item, column, width, index, block.k[i], delta, block.gate[i].decay);
+    if (!p.records) continue;
+    const size_t record = (item.rows.slot * p.record_rows + i) * p.num_value_heads + item.head;
+    delta.store<kWhole>(p.delta_record + record * p.value_dim + column, width);
   }
-  if (is_private && !recording) copy_slice<kWhole>(target, state, p.key_dim, width);
+  if (is_private && !p.records) copy_slice<kWhole>(target, state, p.key_dim, width);
+}
+
+/// All slices of a head through the rows of a block.
+void delta_rule_block(const GatedDeltaRuleParams& p, const DeltaItem& item, const RowBlock& block, float* scratch) {
+  for (size_t column = 0; column < p.value_dim; column += kStateSlice) {
+    const size_t width = p.value_dim - column < kStateSlice ? p.value_dim - column : kStateSlice;
+    if (block.first == 0) commit_columns(p, item.rows.slot, item.committed, item.head, column, width);
+    if (width == kStateSlice) {
+      delta_rule_slice<true>(p, item, block, column, width, scratch);
+    } else {
+      delta_rule_slice<false>(p, item, block, column, width, scratch);
+    }
+  }
+  if (p.records) record_keys(p, item, block);
+  gate_outputs(p, item.rows.first + block.first, block.count, item.head);
 }
 
 void gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_t end) {
-  const size_t slices = (p.value_dim + kStateSlice - 1) / kStateSlice;
-  const size_t items_per_head = (slices + p.slices_per_item - 1) / p.slices_per_item;
   float scratch[kMaxKeyDim * kStateSlice];
   RowBlock block;
   for (size_t index = begin; index < end; ++index) {
+    const size_t sequence = index / p.num_value_heads;
     DeltaItem item{};
-    item.rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, index / items_per_head / p.num_value_heads);
-    item.head = index / items_per_head % p.num_value_heads;
+    item.rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, sequence);
+    if (p.records && item.rows.count > p.record_rows) item.rows.count = p.record_rows;
+    item.head = index % p.num_value_heads;
     item.key_head = item.head / (p.num_value_heads / p.num_key_heads);
-    item.first_slice = index % items_per_head * p.slices_per_item;
-    item.last_slice = slices < item.first_slice + p.slices_per_item ? slices : item.first_slice + p.slices_per_item;
+    item.committed = commit_count(p.num_commit, p.record_rows, sequence);
     for (block.first = 0; block.first < item.rows.count; block.first += block.count) {
       block.count = item.rows.count - block.first < kRowBlock ? item.rows.count - block.first : kRowBlock;
       prepare_rows(p, item, block);
-      for (size_t slice = item.first_slice; slice < item.last_slice; ++slice) {
-        const size_t column = slice * kStateSlice;
-        const size_t width = p.value_dim - column < kStateSlice ? p.value_dim - column : kStateSlice;
-        if (width == kStateSlice) {
-          delta_rule_slice<true>(p, item, block, column, width, scratch);
-        } else {
-          delta_rule_slice<false>(p, item, block, column, width, scratch);
-        }
-      }
-    }
-  }
-}
-
-/// Adds `count` recorded rows to one state slice.
-template <bool kWhole>
-FORETOKEN_SIMD_INLINE void commit_state(const RecurrentCommitParams& p, size_t slot, size_t count, size_t head, size_t column,
-                                        size_t width) {
-  const size_t key_head = head / (p.num_value_heads / p.num_key_heads);
-  float* state = p.state + (slot * p.num_value_heads + head) * p.key_dim * p.value_dim + column;
-  const size_t first = slot * p.record_rows;
-  for (size_t i = 0; i < p.key_dim; ++i) {
-    SliceRow s = SliceRow::load<kWhole>(state + i * p.value_dim, width);
-    for (size_t row = first; row < first + count; ++row) {
-      const F32x16 decay = F32x16::broadcast(p.decay_record[row * p.num_value_heads + head]);
-      const F32x16 key = F32x16::broadcast(p.key_record[(row * p.num_key_heads + key_head) * p.key_dim + i]);
-      const float* delta_row = p.delta_record + (row * p.num_value_heads + head) * p.value_dim + column;
-      const SliceRow delta = SliceRow::load<kWhole>(delta_row, width);
-      for (size_t j = 0; j < kSliceVectors; ++j) s.v[j] = fma(key, delta.v[j], decay * s.v[j]);
-    }
-    s.store<kWhole>(state + i * p.value_dim, width);
-  }
-}
-
-/// Moves `count` recorded inputs into one tile of a convolution state.
-FORETOKEN_SIMD_INLINE void commit_conv(const RecurrentCommitParams& p, size_t slot, size_t count, size_t tile) {
-  const size_t channel = tile * kConvTile;
-  const size_t width = p.num_channels - channel < kConvTile ? p.num_channels - channel : kConvTile;
-  float* state = p.conv_state + (slot * p.num_channels + channel) * kConvHistory;
-  ConvHistory history = ConvHistory::load(state, width);
-  for (size_t i = 0; i < count; ++i) {
-    history.push(load_lanes(p.conv_record + (slot * p.record_rows + i) * p.num_channels + channel, width));
-  }
-  history.store(state, width);
-}
-
-void recurrent_commit(const RecurrentCommitParams& p, uint32_t begin, uint32_t end) {
-  const size_t slices = (p.value_dim + kStateSlice - 1) / kStateSlice;
-  const size_t state_items = p.num_value_heads * slices;
-  const size_t items = state_items + (p.num_channels + kConvTile - 1) / kConvTile;
-  for (size_t index = begin; index < end; ++index) {
-    const size_t b = index / items;
-    const size_t item = index % items;
-    const int32_t committed = p.num_commit[b];
-    const int32_t slot_index = p.state_slots[b];
-    if (committed <= 0 || slot_index < 0 || static_cast<size_t>(slot_index) >= p.num_slots) continue;
-    const auto slot = static_cast<size_t>(slot_index);
-    const size_t count = static_cast<size_t>(committed) < p.record_rows ? static_cast<size_t>(committed) : p.record_rows;
-    if (item >= state_items) {
-      commit_conv(p, slot, count, item - state_items);
-      continue;
-    }
-    const size_t column = item % slices * kStateSlice;
-    const size_t width = p.value_dim - column < kStateSlice ? p.value_dim - column : kStateSlice;
-    if (width == kStateSlice) {
-      commit_state<true>(p, slot, count, item / slices, column, width);
-    } else {
-      commit_state<false>(p, slot, count, item / slices, column, width);
+      delta_rule_block(p, item, block, scratch);
     }
   }
 }
@@ -339,7 +283,6 @@ void recurrent_commit(const RecurrentCommitParams& p, uint32_t begin, uint32_t e
 constexpr KernelEntry kEntries[] = {
     kernel_entry<CausalConv1dSiluParams, causal_conv1d_silu>("causal_conv1d_silu"),
     kernel_entry<GatedDeltaRuleParams, gated_delta_rule>("gated_delta_rule"),
-    kernel_entry<RecurrentCommitParams, recurrent_commit>("recurrent_commit"),
 };
 
 }  // namespace

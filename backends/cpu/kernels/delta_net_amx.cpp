@@ -9,7 +9,6 @@
 // that cancel out. The triangular system for delta, the decays and the state stay in float32. Chunks start at the first row of a
 // sequence in the call.
 #include "backends/cpu/kernels/amx_tiles.h"
-#include "backends/cpu/kernels/delta_net_params.h"
 #include "backends/cpu/kernels/delta_net_rows.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/cpu/kernels/prefill_amx.h"
@@ -338,6 +337,8 @@ void amx_gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_
     const size_t head = item % p.num_value_heads;
     const size_t key_head = head / (p.num_value_heads / p.num_key_heads);
     float* state = p.state + (rows.slot * p.num_value_heads + head) * p.key_dim * p.value_dim;
+    const size_t committed = commit_count(p.num_commit, p.record_rows, item / p.num_value_heads);
+    commit_columns(p, rows.slot, committed, head, 0, p.value_dim);
     pack_state(p, state, 0, p.key_dim, c);
     for (size_t first = 0; first < rows.count; first += kChunk) {
       const size_t row = rows.first + first;
@@ -352,6 +353,7 @@ void amx_gated_delta_rule(const GatedDeltaRuleParams& p, uint32_t begin, uint32_
       }
       solve(p, p.qkv + row * p.qkv_stride + 2 * p.num_key_heads * p.key_dim + head * p.value_dim, count, c);
       write_outputs(p, p.out + row * p.out_stride + head * p.value_dim, count, c);
+      gate_outputs(p, row, count, head);
       advance_state(p, state, c);
     }
   }

@@ -1,25 +1,14 @@
-// What the kernels of the gated delta net share: the rows of a sequence, partial vectors, normalised keys and queries.
+// What the kernels of the gated delta net share: the rows of a sequence, the commit, normalised keys and queries, the gated norm.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cpu/kernels/simd.h"
+#include "backends/cpu/kernels/delta_net_params.h"
+#include "backends/cpu/kernels/norm_rows.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
-
-FORETOKEN_SIMD_INLINE F32x16 load_lanes(const float* p, size_t count) {
-  return count == kLanes ? F32x16::load(p) : F32x16::load_partial(p, count);
-}
-
-FORETOKEN_SIMD_INLINE void store_lanes(F32x16 a, float* p, size_t count) {
-  if (count == kLanes) {
-    a.store(p);
-  } else {
-    a.store_partial(p, count);
-  }
-}
 
 /// The rows of sequence b in this call and its slot; no rows where the slot is not one.
 struct SequenceRows {
@@ -35,6 +24,47 @@ FORETOKEN_SIMD_INLINE SequenceRows sequence_rows(const int32_t* query_start_loc,
   const int32_t slot = slots[b];
   if (count <= 0 || slot < 0 || static_cast<size_t>(slot) >= num_slots) return {0, 0, 0};
   return {static_cast<size_t>(first), static_cast<size_t>(count), static_cast<size_t>(slot)};
+}
+
+/// Recorded rows that sequence b commits.
+FORETOKEN_SIMD_INLINE size_t commit_count(const int32_t* num_commit, size_t record_rows, size_t b) {
+  if (num_commit == nullptr || num_commit[b] <= 0) return 0;
+  const auto count = static_cast<size_t>(num_commit[b]);
+  return count < record_rows ? count : record_rows;
+}
+
+/// Adds the first `count` recorded rows of a slot to columns [column, column + width) of a head's state.
+inline void commit_columns(const GatedDeltaRuleParams& p, size_t slot, size_t count, size_t head, size_t column, size_t width) {
+  if (count == 0) return;
+  float* state = p.state + (slot * p.num_value_heads + head) * p.key_dim * p.value_dim + column;
+  const size_t first = slot * p.record_rows * p.num_value_heads + head;
+  for (size_t i = 0; i < p.key_dim; ++i) {
+    for_each_vector(width, [&](size_t c, size_t lanes) {
+      F32x16 s = load_lanes(state + i * p.value_dim + c, lanes);
+      for (size_t row = 0; row < count; ++row) {
+        const size_t record = first + row * p.num_value_heads;
+        const F32x16 decay = F32x16::broadcast(p.decay_record[record]);
+        const F32x16 key = F32x16::broadcast(p.key_record[record * p.key_dim + i]);
+        s = fma(key, load_lanes(p.delta_record + record * p.value_dim + column + c, lanes), decay * s);
+      }
+      store_lanes(s, state + i * p.value_dim + c, lanes);
+    });
+  }
+}
+
+/// Outputs of a head in `count` rows from `row` on, normed and gated in place; left alone where the call has no norm.
+inline void gate_outputs(const GatedDeltaRuleParams& p, size_t row, size_t count, size_t head) {
+  if (p.z == nullptr) return;
+  for (size_t end = row + count; row < end; ++row) {
+    float* out = p.out + row * p.out_stride + head * p.value_dim;
+    const float* z = p.z + row * p.z_stride + head * p.value_dim;
+    const F32x16 scale =
+        F32x16::broadcast(inverse_rms(p.value_dim, p.eps, [&](size_t i, size_t lanes) { return load_lanes(out + i, lanes); }));
+    for_each_vector(p.value_dim, [&](size_t i, size_t lanes) {
+      const F32x16 normed = load_lanes(p.norm + i, lanes) * (load_lanes(out + i, lanes) * scale);
+      store_lanes(normed * silu(load_lanes(z + i, lanes)), out + i, lanes);
+    });
+  }
 }
 
 /// out = x / sqrt(sum(x^2) + 1e-6) * scale

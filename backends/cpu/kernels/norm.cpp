@@ -5,54 +5,10 @@
 
 #include "backends/cpu/kernels/e4m3_simd.h"
 #include "backends/cpu/kernels/kernels.h"
-#include "backends/cpu/kernels/simd.h"
+#include "backends/cpu/kernels/norm_rows.h"
 
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
 namespace {
-
-constexpr size_t kUnroll = 4;
-
-FORETOKEN_SIMD_INLINE size_t lanes_left(size_t n, size_t i) { return n - i < kLanes ? n - i : kLanes; }
-
-/// Calls body(i, whole): whole vectors first, then one of the elements that are left.
-template <class Body>
-FORETOKEN_SIMD_INLINE void for_each_vector(size_t n, const Body& body) {
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
-  if (i < n) body(i, n - i);
-}
-
-FORETOKEN_SIMD_INLINE F32x16 load_lanes(const float* p, size_t count) {
-  return count == kLanes ? F32x16::load(p) : F32x16::load_partial(p, count);
-}
-
-FORETOKEN_SIMD_INLINE void store_lanes(F32x16 a, float* p, size_t count) {
-  if (count == kLanes) {
-    a.store(p);
-  } else {
-    a.store_partial(p, count);
-  }
-}
-
-/// 1 / sqrt(mean(x^2) + eps), where load(i, count) gives elements i .. i + count of x. Four sums, vector i going to sum i % 4.
-template <class Load>
-FORETOKEN_SIMD_INLINE float inverse_rms(size_t n, float eps, const Load& load) {
-  F32x16 sums[kUnroll];
-  for (F32x16& sum : sums) sum = F32x16::zero();
-  size_t i = 0;
-  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes) {
-    for (size_t u = 0; u < kUnroll; ++u) {
-      const F32x16 x = load(i + u * kLanes, kLanes);
-      sums[u] = fma(x, x, sums[u]);
-    }
-  }
-  for (size_t u = 0; i < n; i += kLanes, ++u) {
-    const F32x16 x = load(i, lanes_left(n, i));
-    sums[u] = fma(x, x, sums[u]);
-  }
-  const float total = reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
-  return 1.0F / std::sqrt(total / static_cast<float>(n) + eps);
-}
 
 /// out = x * scale * (1 + weight)
 FORETOKEN_SIMD_INLINE void scale_zero_centred(const float* x, const float* weight, float scale, float* out, size_t n) {
@@ -98,22 +54,6 @@ void add_rms_norm(const AddRmsNormParams& p, uint32_t begin, uint32_t end) {
       return sum;
     });
     scale_zero_centred(residual, p.weight, scale, p.out + row * p.out_stride, p.hidden_size);
-  }
-}
-
-void rms_norm_gated(const RmsNormGatedParams& p, uint32_t begin, uint32_t end) {
-  for (size_t item = begin; item < end; ++item) {
-    const size_t row = item / p.num_heads;
-    const size_t offset = item % p.num_heads * p.head_dim;
-    const float* x = p.x + row * p.x_stride + offset;
-    const float* gate = p.gate + row * p.gate_stride + offset;
-    float* out = p.out + row * p.out_stride + offset;
-    const F32x16 scale =
-        F32x16::broadcast(inverse_rms(p.head_dim, p.eps, [&](size_t i, size_t count) { return load_lanes(x + i, count); }));
-    for_each_vector(p.head_dim, [&](size_t i, size_t count) {
-      const F32x16 normed = load_lanes(p.weight + i, count) * (load_lanes(x + i, count) * scale);
-      store_lanes(normed * silu(load_lanes(gate + i, count)), out + i, count);
-    });
   }
 }
 
@@ -199,7 +139,6 @@ void qk_norm_rope_cache(const QkNormRopeCacheParams& p, uint32_t begin, uint32_t
 constexpr KernelEntry kEntries[] = {
     kernel_entry<RmsNormParams, rms_norm>("rms_norm"),
     kernel_entry<AddRmsNormParams, add_rms_norm>("add_rms_norm"),
-    kernel_entry<RmsNormGatedParams, rms_norm_gated>("rms_norm_gated"),
     kernel_entry<RopeTableParams, rope_table>("rope_table"),
     kernel_entry<RopeParams, rope>("rope"),
     kernel_entry<QkNormRopeCacheParams, qk_norm_rope_cache>("qk_norm_rope_cache"),

@@ -35,20 +35,6 @@ struct AddRmsNormParams {
   float eps;
 };
 
-/// Item i is head i % num_heads of row i / num_heads.
-struct RmsNormGatedParams {
-  const float* x;       // [T, Hv, D]
-  const float* gate;    // [T, Hv, D]
-  const float* weight;  // [D], plain
-  float* out;           // [T, Hv, D]
-  size_t x_stride;
-  size_t gate_stride;
-  size_t out_stride;
-  size_t num_heads;
-  size_t head_dim;
-  float eps;
-};
-
 /// Items are rows.
 struct RopeTableParams {
   const int32_t* positions;  // [T]

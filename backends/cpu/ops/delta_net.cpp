@@ -1,4 +1,4 @@
-// causal_conv1d_silu, gated_delta_rule, recurrent_commit.
+// causal_conv1d_silu, gated_delta_rule.
 #include <string>
 
 #include "backends/cpu/cpu_ops.h"
@@ -10,31 +10,29 @@
 namespace foretoken::cpu {
 namespace {
 
+/// The rows to commit; none while the fault that loses them is on.
+const int32_t* commits(const Tensor& num_commit) {
+  return fault::active(Fault::kStateNotCommitted) ? nullptr : pointer<const int32_t>(num_commit);
+}
+
 CausalConv1dSiluParams conv_params(const CausalConv1dSilu& op) {
-  const bool recording = op.update == StateUpdate::kRecord;
   return {.x = pointer<const float>(op.x),
           .weight = pointer<const float>(op.weight),
           .query_start_loc = pointer<const int32_t>(op.query_start_loc),
           .state_slots = pointer<const int32_t>(op.state_slots),
+          .num_commit = commits(op.num_commit),
           .conv_state = pointer<float>(op.conv_state),
-          .conv_record = recording ? pointer<float>(op.conv_record) : nullptr,
+          .conv_record = pointer<float>(op.conv_record),
           .out = pointer<float>(op.out),
           .x_stride = stride(op.x),
           .out_stride = stride(op.out),
           .num_channels = dimension(op.x, 1),
           .num_slots = dimension(op.conv_state, 0),
-          .record_rows = recording ? dimension(op.conv_record, 1) : 0};
-}
-
-/// Many rows share what a head prepares for them among all slices; few rows are spread over more items instead.
-size_t slices_per_item(const GatedDeltaRule& op) {
-  constexpr size_t kFewRows = 16;
-  const bool shares = op.update == StateUpdate::kInPlace && dimension(op.qkv, 0) > kFewRows;
-  return shares ? ceil_div(dimension(op.state, 3), kStateSlice) : 1;
+          .record_rows = op.conv_record.is_absent() ? 0 : dimension(op.conv_record, 1),
+          .records = op.update == StateUpdate::kRecord};
 }
 
 GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
-  const bool recording = op.update == StateUpdate::kRecord;
   return {.qkv = pointer<const float>(op.qkv),
           .b = pointer<const float>(op.b),
           .a = pointer<const float>(op.a),
@@ -42,47 +40,37 @@ GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
           .dt_bias = pointer<const float>(op.dt_bias),
           .query_start_loc = pointer<const int32_t>(op.query_start_loc),
           .state_slots = pointer<const int32_t>(op.state_slots),
+          .num_commit = commits(op.num_commit),
           .state = pointer<float>(op.state),
-          .key_record = recording ? pointer<float>(op.key_record) : nullptr,
-          .delta_record = recording ? pointer<float>(op.delta_record) : nullptr,
-          .decay_record = recording ? pointer<float>(op.decay_record) : nullptr,
+          .key_record = pointer<float>(op.key_record),
+          .delta_record = pointer<float>(op.delta_record),
+          .decay_record = pointer<float>(op.decay_record),
+          .z = pointer<const float>(op.z),
+          .norm = pointer<const float>(op.norm),
           .out = pointer<float>(op.out),
           .qkv_stride = stride(op.qkv),
           .b_stride = stride(op.b),
           .a_stride = stride(op.a),
+          .z_stride = op.z.is_absent() ? 0 : stride(op.z),
           .out_stride = stride(op.out),
           .num_key_heads = static_cast<size_t>(op.num_key_heads()),
           .num_value_heads = dimension(op.state, 1),
           .key_dim = dimension(op.state, 2),
           .value_dim = dimension(op.state, 3),
           .num_slots = dimension(op.state, 0),
-          .record_rows = recording ? dimension(op.key_record, 1) : 0,
-          .slices_per_item = slices_per_item(op)};
-}
-
-RecurrentCommitParams commit_params(const RecurrentCommit& op) {
-  return {.num_commit = pointer<const int32_t>(op.num_commit),
-          .state_slots = pointer<const int32_t>(op.state_slots),
-          .conv_record = pointer<const float>(op.conv_record),
-          .key_record = pointer<const float>(op.key_record),
-          .delta_record = pointer<const float>(op.delta_record),
-          .decay_record = pointer<const float>(op.decay_record),
-          .conv_state = pointer<float>(op.conv_state),
-          .state = pointer<float>(op.state),
-          .num_channels = dimension(op.conv_state, 1),
-          .num_key_heads = dimension(op.key_record, 2),
-          .num_value_heads = dimension(op.state, 1),
-          .key_dim = dimension(op.state, 2),
-          .value_dim = dimension(op.state, 3),
-          .num_slots = dimension(op.state, 0),
-          .record_rows = dimension(op.key_record, 1)};
+          .record_rows = op.key_record.is_absent() ? 0 : dimension(op.key_record, 1),
+          .eps = op.eps,
+          .records = op.update == StateUpdate::kRecord};
 }
 
 Availability accepts_delta_rule(const GatedDeltaRule& op) {
   if (dimension(op.state, 2) > kMaxKeyDim) {
     return Availability::no("key heads of at most " + std::to_string(kMaxKeyDim) + " elements");
   }
-  return activations_are_f32({&op.qkv, &op.b, &op.a, &op.out});
+  if (!op.key_record.is_absent() && dimension(op.key_record, 1) > kMaxRecordRows) {
+    return Availability::no("records of at most " + std::to_string(kMaxRecordRows) + " rows");
+  }
+  return activations_are_f32({&op.qkv, &op.b, &op.a, &op.z, &op.out});
 }
 
 Availability accepts_amx_delta_rule(const Kernel<GatedDeltaRuleParams>& kernel, const GatedDeltaRule& op) {
@@ -95,7 +83,7 @@ Availability accepts_amx_delta_rule(const Kernel<GatedDeltaRuleParams>& kernel, 
       value_dim % kAmxDeltaValueMultiple != 0) {
     return Availability::no("key heads in multiples of 32 and value heads in multiples of 64, both up to 128");
   }
-  return activations_are_f32({&op.qkv, &op.b, &op.a, &op.out});
+  return activations_are_f32({&op.qkv, &op.b, &op.a, &op.z, &op.out});
 }
 
 }  // namespace
@@ -121,19 +109,9 @@ void add_delta_net_ops(OpTable& table, const KernelModule& module) {
   table.add<GatedDeltaRule>(
       "cpu",
       [kernel = module.resolve<GatedDeltaRuleParams>("gated_delta_rule")](CommandList& cmd, const GatedDeltaRule& op) {
-        const size_t items_per_head = ceil_div(ceil_div(dimension(op.state, 3), kStateSlice), slices_per_item(op));
-        kernel(cmd, items(dimension(op.state_slots, 0) * dimension(op.state, 1) * items_per_head), delta_rule_params(op),
-               accesses_of(op));
+        kernel(cmd, items(dimension(op.state_slots, 0) * dimension(op.state, 1)), delta_rule_params(op), accesses_of(op));
       },
       accepts_delta_rule);
-
-  table.add<RecurrentCommit>(
-      "cpu", [kernel = module.resolve<RecurrentCommitParams>("recurrent_commit")](CommandList& cmd, const RecurrentCommit& op) {
-        if (fault::active(Fault::kStateNotCommitted)) return;
-        const size_t state_items = dimension(op.state, 1) * ceil_div(dimension(op.state, 3), kStateSlice);
-        const size_t conv_items = ceil_div(dimension(op.conv_state, 1), kConvTile);
-        kernel(cmd, items(dimension(op.num_commit, 0) * (state_items + conv_items)), commit_params(op), accesses_of(op));
-      });
 }
 
 }  // namespace foretoken::cpu

@@ -1,9 +1,8 @@
-// rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope.
+// rms_norm, add_rms_norm, rope_table, rope.
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/norm_params.h"
 #include "backends/cpu/ops/operands.h"
 #include "core/ops/rms_norm.h"
-#include "core/ops/rms_norm_gated.h"
 #include "core/ops/rope.h"
 
 namespace foretoken::cpu {
@@ -44,26 +43,6 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
       },
       [](const AddRmsNorm& op) {
         return activations_are_f32({&op.x, &op.residual, &op.out});
-      });
-
-  table.add<RmsNormGated>(
-      "cpu",
-      [kernel = module.resolve<RmsNormGatedParams>("rms_norm_gated")](CommandList& cmd, const RmsNormGated& op) {
-        kernel(cmd, items(dimension(op.x, 0) * dimension(op.x, 1)),
-               {.x = pointer<const float>(op.x),
-                .gate = pointer<const float>(op.gate),
-                .weight = pointer<const float>(op.weight),
-                .out = pointer<float>(op.out),
-                .x_stride = stride(op.x),
-                .gate_stride = stride(op.gate),
-                .out_stride = stride(op.out),
-                .num_heads = dimension(op.x, 1),
-                .head_dim = dimension(op.x, 2),
-                .eps = op.eps},
-               accesses_of(op));
-      },
-      [](const RmsNormGated& op) {
-        return activations_are_f32({&op.x, &op.gate, &op.out});
       });
 }
 

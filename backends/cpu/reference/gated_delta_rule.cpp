@@ -62,6 +62,35 @@ class HeadState {
   std::vector<double> values_;
 };
 
+/// Adds the first `count` recorded rows of a slot to its state.
+void commit(const GatedDeltaRule& op, int64_t slot, int64_t count, int64_t head, HeadState& S) {
+  for (int64_t row = 0; row < count; ++row) {
+    std::vector<double> k;
+    std::vector<double> delta;
+    for (int64_t i = 0; i < op.state.dim(2); ++i) k.push_back(HostTensor(op.key_record)(slot, row, head, i));
+    for (int64_t j = 0; j < op.state.dim(3); ++j) delta.push_back(HostTensor(op.delta_record)(slot, row, head, j));
+    S.decay(HostTensor(op.decay_record)(slot, row, head));
+    S.add_outer(k, delta);
+  }
+}
+
+/// o -> weight * o / sqrt(mean(o^2) + eps) * silu(z), where there is z.
+void gate(const GatedDeltaRule& op, int64_t t, int64_t head, std::vector<double>& o) {
+  if (op.z.is_absent()) return;
+  double sum = 0.0;
+  for (const double value : o) sum += value * value;
+  const double root = std::sqrt(sum / static_cast<double>(o.size()) + static_cast<double>(op.eps));
+  for (size_t j = 0; j < o.size(); ++j) {
+    const auto d = static_cast<int64_t>(j);
+    o[j] *= HostTensor(op.norm)(d) / root * silu(HostTensor(op.z)(t, head, d));
+  }
+}
+
+/// Recorded rows that sequence `b` commits.
+int64_t commit_count(const Tensor& num_commit, int64_t b) {
+  return num_commit.is_absent() ? 0 : HostTensor(num_commit).integer(b);
+}
+
 /// The rows of sequence `b` through v head `head`.
 void run_head(const GatedDeltaRule& op, int64_t b, int64_t head) {
   const HostTensor qkv(op.qkv);
@@ -72,7 +101,11 @@ void run_head(const GatedDeltaRule& op, int64_t b, int64_t head) {
   const int64_t value_dim = state.dim(3);
   const int64_t key_head = head / (state.dim(1) / num_key_heads);
   const int64_t slot = HostTensor(op.state_slots).integer(b);
+  const int64_t num_commit = commit_count(op.num_commit, b);
+  if (query_start_loc.integer(b) == query_start_loc.integer(b + 1)) return;
   HeadState S(state, slot, head);
+  commit(op, slot, num_commit, head, S);
+  if (num_commit > 0) S.store(state, slot, head);
   for (int64_t t = query_start_loc.integer(b); t < query_start_loc.integer(b + 1); ++t) {
     std::vector<double> q = unit_vector(qkv, t, key_head * key_dim, key_dim);
     const std::vector<double> k = unit_vector(qkv, t, (num_key_heads + key_head) * key_dim, key_dim);
@@ -86,11 +119,12 @@ void run_head(const GatedDeltaRule& op, int64_t b, int64_t head) {
       delta[static_cast<size_t>(j)] = beta * (v - delta[static_cast<size_t>(j)]);
     }
     S.add_outer(k, delta);
-    const std::vector<double> o = S.transposed_times(q);
+    std::vector<double> o = S.transposed_times(q);
+    gate(op, t, head, o);
     for (int64_t j = 0; j < value_dim; ++j) HostTensor(op.out).set(o[static_cast<size_t>(j)], t, head, j);
     if (op.update == StateUpdate::kInPlace) continue;
     const int64_t row = t - query_start_loc.integer(b);
-    for (int64_t i = 0; i < key_dim; ++i) HostTensor(op.key_record).set(k[static_cast<size_t>(i)], slot, row, key_head, i);
+    for (int64_t i = 0; i < key_dim; ++i) HostTensor(op.key_record).set(k[static_cast<size_t>(i)], slot, row, head, i);
     for (int64_t j = 0; j < value_dim; ++j) HostTensor(op.delta_record).set(delta[static_cast<size_t>(j)], slot, row, head, j);
     HostTensor(op.decay_record).set(std::exp(g), slot, row, head);
   }
@@ -103,24 +137,33 @@ void reference(const CausalConv1dSilu& op) {
   const HostTensor x(op.x);
   const HostTensor weight(op.weight);
   const HostTensor conv_state(op.conv_state);
+  const HostTensor conv_record(op.conv_record);
   const HostTensor out(op.out);
   const HostTensor query_start_loc(op.query_start_loc);
   for (int64_t b = 0; b + 1 < query_start_loc.dim(0); ++b) {
     const int64_t slot = HostTensor(op.state_slots).integer(b);
     const int64_t begin = query_start_loc.integer(b);
     const int64_t end = query_start_loc.integer(b + 1);
+    const int64_t num_commit = begin == end ? 0 : commit_count(op.num_commit, b);
     for (int64_t c = 0; c < x.dim(1); ++c) {
-      std::vector<double> inputs;  // the three before the call, then the rows
+      std::vector<double> inputs;  // the three of the state, the committed ones, then the rows
+      const auto push_to_state = [&] {
+        for (int64_t j = 0; j < kConvTaps - 1; ++j)
+          conv_state.set(inputs[inputs.size() - 3 + static_cast<size_t>(j)], slot, c, j);
+      };
       for (int64_t j = 0; j < kConvTaps - 1; ++j) inputs.push_back(conv_state(slot, c, j));
+      for (int64_t row = 0; row < num_commit; ++row) inputs.push_back(conv_record(slot, row, c));
+      push_to_state();
       for (int64_t t = begin; t < end; ++t) {
         inputs.push_back(x(t, c));
         double sum = 0.0;
-        for (int64_t j = 0; j < kConvTaps; ++j) sum += weight(c, j) * inputs[static_cast<size_t>(t - begin + j)];
+        for (int64_t j = 0; j < kConvTaps; ++j) {
+          sum += weight(c, j) * inputs[inputs.size() - kConvTaps + static_cast<size_t>(j)];
+        }
         out.set(silu(sum), t, c);
-        if (op.update == StateUpdate::kRecord) HostTensor(op.conv_record).set(x(t, c), slot, t - begin, c);
+        if (op.update == StateUpdate::kRecord) conv_record.set(x(t, c), slot, t - begin, c);
       }
-      if (op.update == StateUpdate::kRecord) continue;
-      for (int64_t j = 0; j < kConvTaps - 1; ++j) conv_state.set(inputs[static_cast<size_t>(end - begin + j)], slot, c, j);
+      if (op.update == StateUpdate::kInPlace) push_to_state();
     }
   }
 }
@@ -128,37 +171,6 @@ void reference(const CausalConv1dSilu& op) {
 void reference(const GatedDeltaRule& op) {
   for (int64_t b = 0; b < op.state_slots.dim(0); ++b) {
     for (int64_t head = 0; head < op.state.dim(1); ++head) run_head(op, b, head);
-  }
-}
-
-void reference(const RecurrentCommit& op) {
-  const HostTensor conv_record(op.conv_record);
-  const HostTensor key_record(op.key_record);
-  const HostTensor delta_record(op.delta_record);
-  const HostTensor conv_state(op.conv_state);
-  const HostTensor state(op.state);
-  const int64_t heads_per_key = state.dim(1) / key_record.dim(2);
-  for (int64_t b = 0; b < op.num_commit.dim(0); ++b) {
-    const int64_t slot = HostTensor(op.state_slots).integer(b);
-    const int64_t count = HostTensor(op.num_commit).integer(b);
-    for (int64_t c = 0; c < conv_state.dim(1); ++c) {
-      std::vector<double> inputs;
-      for (int64_t j = 0; j < kConvTaps - 1; ++j) inputs.push_back(conv_state(slot, c, j));
-      for (int64_t row = 0; row < count; ++row) inputs.push_back(conv_record(slot, row, c));
-      for (int64_t j = 0; j < kConvTaps - 1; ++j) conv_state.set(inputs[static_cast<size_t>(count + j)], slot, c, j);
-    }
-    for (int64_t head = 0; head < state.dim(1); ++head) {
-      HeadState S(state, slot, head);
-      for (int64_t row = 0; row < count; ++row) {
-        std::vector<double> k;
-        std::vector<double> delta;
-        for (int64_t i = 0; i < state.dim(2); ++i) k.push_back(key_record(slot, row, head / heads_per_key, i));
-        for (int64_t j = 0; j < state.dim(3); ++j) delta.push_back(delta_record(slot, row, head, j));
-        S.decay(HostTensor(op.decay_record)(slot, row, head));
-        S.add_outer(k, delta);
-      }
-      S.store(state, slot, head);
-    }
   }
 }
 

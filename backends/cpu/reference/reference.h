@@ -9,7 +9,6 @@ namespace foretoken {
 void reference(const Embedding& op);
 void reference(const RmsNorm& op);
 void reference(const AddRmsNorm& op);
-void reference(const RmsNormGated& op);
 void reference(const Linear& op);
 void reference(const LinearGroup& op);
 void reference(const LinearSiluMul& op);
@@ -21,7 +20,6 @@ void reference(const QkNormRopeCache& op);
 void reference(const GatedAttention& op);
 void reference(const CausalConv1dSilu& op);
 void reference(const GatedDeltaRule& op);
-void reference(const RecurrentCommit& op);
 void reference(const MoeRoute& op);
 void reference(const MoeExpertsUp& op);
 void reference(const MoeExpertsDown& op);

@@ -1,15 +1,53 @@
 #include "backends/cuda/kernels/device.h"
 #include "backends/cuda/kernels/kernels.h"
-#include "backends/gpu/delta_net.inl"
+#include "backends/gpu/delta_rule.inl"
 
 namespace foretoken::cuda {
+namespace {
+
+using namespace gpu;
+
+/// A head whose column blocks are shared out among the groups of a cluster, which write into each other's memory.
+struct HeadCluster {
+#if __CUDA_ARCH__ >= 900
+  FORETOKEN_DEVICE static uint32_t rank() {
+    uint32_t rank = 0;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+  }
+  FORETOKEN_DEVICE static void arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+  FORETOKEN_DEVICE static void wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+  FORETOKEN_DEVICE static void give(float (&squares)[kColumnBlocks][kRowBlock], uint32_t, uint32_t w, float value) {
+    const auto own = static_cast<uint32_t>(__cvta_generic_to_shared(&squares[rank()][w]));
+#pragma unroll
+    for (uint32_t group = 0; group < kColumnBlocks; ++group) {
+      uint32_t target = 0;
+      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(target) : "r"(own), "r"(group));
+      asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(target), "f"(value) : "memory");
+    }
+  }
+  FORETOKEN_DEVICE static void meet() {
+    arrive();
+    wait();
+  }
+#endif
+};
+
+__global__ void __cluster_dims__(kColumnBlocks, 1, 1) __launch_bounds__(kColumnBlockThreads)
+    gated_delta_rule_cluster(const GatedDeltaRuleParams p) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ alignas(16) DeltaScratch<1> scratch;
+  delta_rule_rows(p, HeadCluster{}, scratch);
+#endif
+}
+
+}  // namespace
 
 void add_delta_net_kernels(gpu::KernelList& list) {
-  using namespace gpu;
   list.push_back(kernel_entry("causal_conv1d_silu", causal_conv1d_silu, kConvThreads));
-  list.push_back(kernel_entry("gated_delta_rule_dk128", gated_delta_rule<128 / kStateWarps>, kStateThreads));
-  list.push_back(kernel_entry("gated_delta_rule_dk256", gated_delta_rule<256 / kStateWarps>, kStateThreads));
-  list.push_back(kernel_entry("recurrent_commit", recurrent_commit, kStateThreads));
+  list.push_back(kernel_entry("gated_delta_rule", gated_delta_rule, kWholeHeadThreads));
+  list.push_back(kernel_entry("gated_delta_rule_cluster", gated_delta_rule_cluster, kColumnBlockThreads));
+  list.back().min_architecture = 90;
 }
 
 }  // namespace foretoken::cuda

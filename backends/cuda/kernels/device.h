@@ -36,6 +36,9 @@ FORETOKEN_DEVICE void begin_kernel() {
   wait_for_previous();
 }
 
+/// Asks for the cache line at `address`, which need not be final.
+FORETOKEN_DEVICE void prefetch(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+
 template <class T>
 FORETOKEN_DEVICE T lane_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask, kLanes);

@@ -1,9 +1,8 @@
-// rms_norm, add_rms_norm, rms_norm_gated, rope_table, rope.
+// rms_norm, add_rms_norm, rope_table, rope.
 #include "backends/gpu/gpu_ops.h"
 #include "backends/gpu/norm_params.h"
 #include "backends/gpu/ops/operands.h"
 #include "core/ops/rms_norm.h"
-#include "core/ops/rms_norm_gated.h"
 #include "core/ops/rope.h"
 
 namespace foretoken::gpu {
@@ -46,27 +45,6 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
             .reserved = 0},
            accesses_of(op));
   });
-
-  table.add<RmsNormGated>(
-      "gpu",
-      [gated = module.resolve<RmsNormGatedParams>("rms_norm_gated")](CommandList& cmd, const RmsNormGated& op) {
-        gated(cmd, Grid{extent(op.x, 1), extent(op.x, 0)},
-              {.x = op.x.address(),
-               .gate = op.gate.address(),
-               .weight = op.weight.address(),
-               .out = op.out.address(),
-               .x_stride = stride(op.x),
-               .gate_stride = stride(op.gate),
-               .out_stride = stride(op.out),
-               .head_dim = extent(op.x, 2),
-               .eps = op.eps,
-               .x_is_bf16 = is_bf16(op.x),
-               .gate_is_bf16 = is_bf16(op.gate),
-               .out_is_bf16 = is_bf16(op.out),
-               .reserved = 0},
-              accesses_of(op));
-      },
-      [](const RmsNormGated& op) { return dim_at_most(op.x, 2, kMaxHeadDim, "heads"); });
 }
 
 void add_ropes(OpTable& table, const KernelModule& module) {

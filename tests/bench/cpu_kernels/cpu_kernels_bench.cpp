@@ -52,15 +52,18 @@ void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t h
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 
-void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int64_t dim, StateUpdate update) {
+/// The delta rule with its gated norm, after the commit of `num_commit` rows.
+void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int64_t dim, StateUpdate update, int32_t num_commit) {
   const int64_t key_heads = value_heads / 2, channels = 2 * key_heads * dim + value_heads * dim;
   const Floats qkv = random_floats({rows, channels}, 1), b = random_floats({rows, value_heads}, 2);
   const Floats a = random_floats({rows, value_heads}, 3), a_log = random_floats({value_heads}, 4),
                bias = random_floats({value_heads}, 5);
   const Floats states = random_floats({1, value_heads, dim, dim}, 6), out = zeros({rows, value_heads, dim});
-  const Floats keys = zeros({1, rows, key_heads, dim}), deltas = zeros({1, rows, value_heads, dim});
-  const Floats decays = zeros({1, rows, value_heads});
-  const Ints starts = ints({0, static_cast<int32_t>(rows)}), slots = ints({0});
+  const int64_t records = std::max<int64_t>(rows, num_commit);
+  const Floats keys = zeros({1, records, value_heads, dim}), deltas = zeros({1, records, value_heads, dim});
+  const Floats decays = zeros({1, records, value_heads}), z = random_floats({rows, value_heads, dim}, 7);
+  const Floats norm = random_floats({dim}, 8);
+  const Ints starts = ints({0, static_cast<int32_t>(rows)}), slots = ints({0}), commits = ints({num_commit});
   const GatedDeltaRule op{.qkv = qkv,
                           .b = b,
                           .a = a,
@@ -68,10 +71,13 @@ void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int6
                           .dt_bias = bias,
                           .query_start_loc = starts,
                           .state_slots = slots,
+                          .num_commit = commits,
                           .state = states,
                           .key_record = keys,
                           .delta_record = deltas,
                           .decay_record = decays,
+                          .z = z,
+                          .norm = norm,
                           .out = out,
                           .update = update};
   for (auto _ : state) ops::dispatch(list(), op);
@@ -92,10 +98,13 @@ void delta_rule_bf16(benchmark::State& state, int64_t rows, int64_t value_heads,
                           .dt_bias = bias,
                           .query_start_loc = starts,
                           .state_slots = slots,
+                          .num_commit = {},
                           .state = states,
                           .key_record = {},
                           .delta_record = {},
                           .decay_record = {},
+                          .z = {},
+                          .norm = {},
                           .out = out,
                           .precision = LinearPrecision::kBF16};
   for (auto _ : state) ops::dispatch(list(), op);
@@ -127,35 +136,9 @@ void linear_bf16(benchmark::State& state, int64_t rows, int64_t in_features, int
                                                benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void commit(benchmark::State& state, int32_t rows, int64_t value_heads, int64_t dim) {
-  const int64_t key_heads = value_heads / 2, channels = 2 * key_heads * dim + value_heads * dim;
-  const Floats conv_record = random_floats({1, 5, channels}, 1), keys = random_floats({1, 5, key_heads, dim}, 2, 0.1F);
-  const Floats deltas = random_floats({1, 5, value_heads, dim}, 3), decays = zeros({1, 5, value_heads});
-  const Floats conv_state = zeros({1, channels, 3}), states = random_floats({1, value_heads, dim, dim}, 4);
-  decays.fill(0.9F);
-  const Ints counts = ints({rows}), slots = ints({0});
-  const RecurrentCommit op{.num_commit = counts,
-                           .state_slots = slots,
-                           .conv_record = conv_record,
-                           .key_record = keys,
-                           .delta_record = deltas,
-                           .decay_record = decays,
-                           .conv_state = conv_state,
-                           .state = states};
-  for (auto _ : state) ops::dispatch(list(), op);
-}
-
 void rms_norm(benchmark::State& state, int64_t rows, int64_t hidden) {
   const Floats x = random_floats({rows, hidden}, 1), weight = random_floats({hidden}, 2), out = zeros({rows, hidden});
   const RmsNorm op{.x = x, .weight = weight, .out = out};
-  for (auto _ : state) ops::dispatch(list(), op);
-}
-
-void rms_norm_gated(benchmark::State& state, int64_t rows, int64_t heads, int64_t dim) {
-  const Floats x = random_floats({rows, heads, dim}, 1), gate = random_floats({rows, heads, dim}, 2),
-               weight = random_floats({dim}, 3);
-  const Floats out = zeros({rows, heads, dim});
-  const RmsNormGated op{.x = x, .gate = gate, .weight = weight, .out = out};
   for (auto _ : state) ops::dispatch(list(), op);
 }
 
@@ -167,6 +150,7 @@ void causal_conv(benchmark::State& state, int64_t rows, int64_t channels) {
                             .weight = weight,
                             .query_start_loc = starts,
                             .state_slots = slots,
+                            .num_commit = {},
                             .conv_state = conv_state,
                             .conv_record = {},
                             .out = out};
@@ -195,24 +179,20 @@ BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_fp8, 4, 3000, 256, DType::kE4M3)
 BENCHMARK_CAPTURE(attention, prefill512_d64, 512, 512, 64, DType::kF32);
 BENCHMARK_CAPTURE(attention, prefill256_d256, 256, 256, 256, DType::kF32);
 BENCHMARK_CAPTURE(attention, prefill512_d256, 512, 512, 256, DType::kF32);
-BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace);
-BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord);
-BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace);
-BENCHMARK_CAPTURE(delta_rule, rows1_16x128, 1, 16, 128, StateUpdate::kInPlace);
-BENCHMARK_CAPTURE(delta_rule, rows256_16x128, 256, 16, 128, StateUpdate::kInPlace);
-BENCHMARK_CAPTURE(delta_rule, rows4_16x128_record, 4, 16, 128, StateUpdate::kRecord);
+BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace, 0);
+BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord, 2);
+BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace, 0);
+BENCHMARK_CAPTURE(delta_rule, rows1_16x128, 1, 16, 128, StateUpdate::kInPlace, 0);
+BENCHMARK_CAPTURE(delta_rule, rows256_16x128, 256, 16, 128, StateUpdate::kInPlace, 0);
+BENCHMARK_CAPTURE(delta_rule, rows4_16x128_record, 4, 16, 128, StateUpdate::kRecord, 2);
 BENCHMARK_CAPTURE(delta_rule_bf16, rows256_16x128, 256, 16, 128);
 BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_bf16, 256, 1024, 3584, WeightFormat::kBF16);
 BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_fp8_row, 256, 1024, 3584, WeightFormat::kFp8Row);
 BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_fp8_block, 256, 1024, 3584, WeightFormat::kFp8Block);
 BENCHMARK_CAPTURE(linear_bf16, rows256_k1024_n3584_nvfp4, 256, 1024, 3584, WeightFormat::kNvfp4);
 BENCHMARK_CAPTURE(linear_bf16, rows256_k3584_n1024_bf16, 256, 3584, 1024, WeightFormat::kBF16);
-BENCHMARK_CAPTURE(commit, rows1_4x64, 1, 4, 64);
-BENCHMARK_CAPTURE(commit, rows1_16x128, 1, 16, 128);
-BENCHMARK_CAPTURE(commit, rows4_16x128, 4, 16, 128);
 BENCHMARK_CAPTURE(rms_norm, rows1_h192, 1, 192);
 BENCHMARK_CAPTURE(rms_norm, rows1_h5120, 1, 5120);
-BENCHMARK_CAPTURE(rms_norm_gated, rows1_16x128, 1, 16, 128);
 BENCHMARK_CAPTURE(causal_conv, rows1_c512, 1, 512);
 BENCHMARK_CAPTURE(causal_conv, rows4_c8192, 4, 8192);
 BENCHMARK_CAPTURE(causal_conv, rows256_c6144, 256, 6144);

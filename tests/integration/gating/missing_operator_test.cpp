@@ -77,9 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Missing{"linear", "tiny-dense", true}, Missing{"linear_silu_mul", "tiny-dense", true},
                       Missing{"embedding", "tiny-dense", true}, Missing{"rope_table", "tiny-dense", true},
                       Missing{"rms_norm", "tiny-dense", true}, Missing{"add_rms_norm", "tiny-dense", true},
-                      Missing{"rms_norm_gated", "tiny-dense", false}, Missing{"qk_norm_rope_cache", "tiny-dense", true},
-                      Missing{"gated_attention", "tiny-dense", true}, Missing{"causal_conv1d_silu", "tiny-dense", false},
-                      Missing{"gated_delta_rule", "tiny-dense", false}, Missing{"recurrent_commit", "tiny-dense", false},
+                      Missing{"qk_norm_rope_cache", "tiny-dense", true}, Missing{"gated_attention", "tiny-dense", true},
+                      Missing{"causal_conv1d_silu", "tiny-dense", false}, Missing{"gated_delta_rule", "tiny-dense", false},
                       Missing{"accept_greedy", "tiny-dense", false}, Missing{"moe_route", "tiny-moe", true},
                       Missing{"moe_experts_up", "tiny-moe", true}, Missing{"moe_experts_down", "tiny-moe", true}),
     [](const auto& instance) { return std::string(instance.param.name); });

@@ -183,6 +183,9 @@ TEST_F(SchemaTest, OptionalOperandsGoTogether) {
   EXPECT_EQ(message_of(conv), "");
   conv.update = StateUpdate::kRecord;
   EXPECT_EQ(message_of(conv), "causal_conv1d_silu: recording needs conv_record");
+  conv.update = StateUpdate::kInPlace;
+  conv.num_commit = i32({1});
+  EXPECT_EQ(message_of(conv), "causal_conv1d_silu: num_commit needs conv_record");
   conv.conv_record = f32({3, 4, 8});
   EXPECT_EQ(message_of(conv), "");
   conv.weight = f32({8, 5});

@@ -53,7 +53,11 @@ TEST_F(AmxTest, DeltaRuleAgreesWithTheExactOne) {
     const Floats dt_bias = random_floats({s.value_heads}, 5);
     const Ints starts = ints(s.starts);
     const Ints slots(DType::kI32, {batch});
-    for (int64_t i = 0; i < batch; ++i) slots.data()[i] = static_cast<int32_t>(batch - i);
+    const Ints commits(DType::kI32, {batch});
+    for (int64_t i = 0; i < batch; ++i) {
+      slots.data()[i] = static_cast<int32_t>(batch - i);
+      commits.data()[i] = static_cast<int32_t>(i % 3);
+    }
     struct Result {
       std::vector<float> out, state;
     };
@@ -61,6 +65,12 @@ TEST_F(AmxTest, DeltaRuleAgreesWithTheExactOne) {
       DirectList list(Isa::kAvx512, range, emulated_kernels());
       const Floats state = random_floats({batch + 1, s.value_heads, s.key_dim, s.value_dim}, 6, 0.5F);
       const Floats out = zeros({rows, s.value_heads, s.value_dim});
+      const Floats keys = random_floats({batch + 1, 4, s.value_heads, s.key_dim}, 9, 0.1F),
+                   norm = random_floats({s.value_dim}, 7);
+      const Floats deltas = random_floats({batch + 1, 4, s.value_heads, s.value_dim}, 10),
+                   z = random_floats(out.tensor().shape(), 8);
+      const Floats decays = zeros({batch + 1, 4, s.value_heads});
+      decays.fill(0.75F);
       const GatedDeltaRule op{.qkv = qkv,
                               .b = b,
                               .a = a,
@@ -68,10 +78,13 @@ TEST_F(AmxTest, DeltaRuleAgreesWithTheExactOne) {
                               .dt_bias = dt_bias,
                               .query_start_loc = starts,
                               .state_slots = slots,
+                              .num_commit = commits,
                               .state = state,
-                              .key_record = {},
-                              .delta_record = {},
-                              .decay_record = {},
+                              .key_record = keys,
+                              .delta_record = deltas,
+                              .decay_record = decays,
+                              .z = z,
+                              .norm = norm,
                               .out = out,
                               .precision = precision};
       EXPECT_EQ(chosen(list, "gated_delta_rule", op), expected);

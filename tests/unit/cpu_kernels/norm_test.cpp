@@ -40,24 +40,6 @@ TEST_P(NormTest, AddRmsNormIsTheSumAndItsNormInAnyPartition) {
   EXPECT_TRUE(same_bits(out.values(), normed.values()));
 }
 
-TEST_P(NormTest, GatedNormInPlaceAndByHeads) {
-  const Floats x = random_floats({3, 4, 20}, 6), gate = random_floats({3, 4, 20}, 7), weight = random_floats({20}, 8);
-  const Floats out = zeros({3, 4, 20});
-  DirectList(GetParam()).run(RmsNormGated{.x = x, .gate = gate, .weight = weight, .out = out, .eps = 1e-6F});
-  std::vector<double> expected;
-  for (size_t head = 0; head < 12; ++head) {
-    double squares = 0.0;
-    for (size_t d = 0; d < 20; ++d) squares += std::pow(x.data()[head * 20 + d], 2);
-    for (size_t d = 0; d < 20; ++d) {
-      const double z = gate.data()[head * 20 + d];
-      expected.push_back(weight.data()[d] * x.data()[head * 20 + d] / std::sqrt(squares / 20 + 1e-6) * z / (1 + std::exp(-z)));
-    }
-  }
-  EXPECT_LT(relative_error(out.values(), expected), 1e-6);
-  DirectList(GetParam(), 5).run(RmsNormGated{.x = x, .gate = gate, .weight = weight, .out = x, .eps = 1e-6F});
-  EXPECT_TRUE(same_bits(x.values(), out.values()));
-}
-
 TEST_P(NormTest, RopeTableAtLargePositions) {
   const Ints positions = ints({0, 1, 131071});
   const Floats table = zeros({3, 136});

@@ -66,19 +66,6 @@ TEST_P(GoldenOperator, RmsNorm) {
   expect_close(op.out, "rms_norm.out");
 }
 
-TEST_P(GoldenOperator, RmsNormGated) {
-  const Shape shape = golden_.shape("rms_norm_gated.x");
-  const Shape heads{shape[0], 1, shape[1]};
-  RmsNormGated op;
-  op.x = load("rms_norm_gated.x", heads);
-  op.gate = load("rms_norm_gated.gate", heads);
-  op.weight = load("rms_norm_gated.weight");
-  op.out = output(heads);
-  op.eps = kEps;
-  executor_->run(op);
-  expect_close(op.out, "rms_norm_gated.out");
-}
-
 TEST_P(GoldenOperator, Rope) {
   RopeTable table;
   table.positions = executor_->integers(golden_.i32("rope.positions"));
@@ -185,32 +172,20 @@ class GoldenDeltaRule : public GoldenOperator {
     return joined;
   }
 
-  void run_rows(int64_t begin, int64_t count, StateUpdate update) {
+  /// Rows begin .. begin + count, after the commit of `num_commit` recorded ones.
+  void run_rows(int64_t begin, int64_t count, StateUpdate update, int32_t num_commit = 0) {
     op_.qkv = qkv_.rows(begin, count);
     op_.a = a_.rows(begin, count);
     op_.b = b_.rows(begin, count);
     op_.out = out_.rows(begin, count);
     op_.query_start_loc = executor_->integers({0, static_cast<int32_t>(count)});
+    if (op_.key_record) op_.num_commit = executor_->integers({num_commit});
     op_.update = update;
     executor_->run(op_);
   }
 
-  void commit(int32_t count) {
-    RecurrentCommit op;
-    op.num_commit = executor_->integers({count});
-    op.state_slots = op_.state_slots;
-    op.conv_record =
-        executor_->make({1, kMaxRecords, qkv_.dim(1)}, std::vector<float>(static_cast<size_t>(kMaxRecords * qkv_.dim(1))));
-    op.key_record = op_.key_record;
-    op.delta_record = op_.delta_record;
-    op.decay_record = op_.decay_record;
-    op.conv_state = executor_->make({1, qkv_.dim(1), 3}, std::vector<float>(static_cast<size_t>(qkv_.dim(1) * 3)));
-    op.state = op_.state;
-    executor_->run(op);
-  }
-
   void make_records() {
-    op_.key_record = output({1, kMaxRecords, kNumKeyHeads, kDim});
+    op_.key_record = output({1, kMaxRecords, kNumValueHeads, kDim});
     op_.delta_record = output({1, kMaxRecords, kNumValueHeads, kDim});
     op_.decay_record = output({1, kMaxRecords, kNumValueHeads});
   }
@@ -242,17 +217,51 @@ TEST_P(GoldenDeltaRule, RecordedAndCommitted) {
   make_records();
   run_rows(0, 8, StateUpdate::kRecord);
   expect_close(op_.state, "gated_delta_rule.state_in", 0.0);
-  commit(0);
-  expect_close(op_.state, "gated_delta_rule.state_in", 0.0);
-  commit(5);  // the last three rows are rejected
+  run_rows(5, kMaxRecords, StateUpdate::kRecord, 5);  // three rows of those before are rejected
   expect_close(op_.state, "gated_delta_rule.state_after_5");
-  for (int64_t begin = 5; begin < kTokens; begin += kMaxRecords) {
-    const int64_t count = std::min(kMaxRecords, kTokens - begin);
-    run_rows(begin, count, StateUpdate::kRecord);
-    commit(static_cast<int32_t>(count));
+  const int64_t last = kTokens - 1;
+  int64_t begin = 5 + kMaxRecords;
+  int64_t pending = kMaxRecords;
+  for (; begin < last; begin += pending) {
+    const int64_t count = std::min(kMaxRecords, last - begin);
+    run_rows(begin, count, StateUpdate::kRecord, static_cast<int32_t>(pending));
+    pending = count;
   }
+  run_rows(last, 1, StateUpdate::kInPlace, static_cast<int32_t>(pending));
   expect_close(out_, "gated_delta_rule.out");
   expect_close(op_.state, "gated_delta_rule.state_out");
+}
+
+TEST_P(GoldenDeltaRule, GatedNormOfTheOutputs) {
+  // Each row is a sequence of its own whose state is nothing. Its key and query are 1, so that its output is its value, x.
+  const Shape shape = golden_.shape("rms_norm_gated.x");
+  const int64_t rows = shape[0];
+  const int64_t dim = shape[1];
+  const std::vector<float> x = golden_.f32("rms_norm_gated.x");
+  std::vector<float> qkv;
+  std::vector<int32_t> starts = {0};
+  std::vector<int32_t> slots;
+  for (int64_t t = 0; t < rows; ++t) {
+    qkv.insert(qkv.end(), 2, 1000.0F);  // so large that the 1e-6 under the root of their length changes nothing
+    qkv.insert(qkv.end(), x.begin() + t * dim, x.begin() + (t + 1) * dim);
+    starts.push_back(static_cast<int32_t>(t) + 1);
+    slots.push_back(static_cast<int32_t>(t));
+  }
+  GatedDeltaRule op;
+  op.qkv = executor_->make({rows, 2 + dim}, qkv);
+  op.b = executor_->make({rows, 1}, std::vector<float>(static_cast<size_t>(rows), 50.0F));  // beta is 1
+  op.a = executor_->make({rows, 1}, std::vector<float>(static_cast<size_t>(rows)));
+  op.A_log = executor_->make({1}, std::vector<float>(1));
+  op.dt_bias = executor_->make({1}, std::vector<float>(1));
+  op.query_start_loc = executor_->integers(starts);
+  op.state_slots = executor_->integers(slots);
+  op.state = executor_->make({rows, 1, 1, dim}, std::vector<float>(static_cast<size_t>(rows * dim)));
+  op.z = load("rms_norm_gated.gate", {rows, 1, dim});
+  op.norm = load("rms_norm_gated.weight");
+  op.out = output({rows, 1, dim});
+  op.eps = kEps;
+  executor_->run(op);
+  expect_close(op.out, "rms_norm_gated.out");
 }
 
 class GoldenMoe : public GoldenOperator {
