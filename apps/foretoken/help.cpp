@@ -28,7 +28,7 @@ constexpr std::array<std::pair<int, std::string_view>, 4> kExitStatuses{{
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kEnvironment{{
     {"FORETOKEN_BACKEND", "the device when --backend is not given: auto, cpu, or a loaded module's name with an optional index"},
     {"FORETOKEN_BACKEND_PATH", "folders searched for loadable backends, separated by colons"},
-    {"FORETOKEN_CPU_ISA", "hold the CPU backend to a lower instruction set: scalar, avx2 or avx512"},
+    {"FORETOKEN_CPU_ISA", "hold the CPU backend to a lower instruction set: scalar, avx2, avx512 or avx512_vnni"},
     {"FORETOKEN_EAGER", "1 runs recorded programs launch by launch and names the one that fails"},
     {"FORETOKEN_LOG",
      "log level on stderr: trace, debug, info, warn, error or off; dispatch also tells how operators were chosen"},

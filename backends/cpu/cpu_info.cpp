@@ -14,7 +14,7 @@
 namespace foretoken::cpu {
 namespace {
 
-constexpr std::array kIsas{Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
+constexpr std::array kIsas{Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
 /// Linux keeps the 8 KiB of tile registers off until a process asks for them.
 bool request_amx_tiles() {
@@ -31,6 +31,8 @@ CpuFeatures detect() {
       __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("f16c") != 0;
   features.avx512 = features.avx2_fma_f16c && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                     __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  features.avx512_vnni =
+      features.avx512 && __builtin_cpu_supports("avx512vnni") != 0 && __builtin_cpu_supports("avx512vbmi") != 0;
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16") != 0;
   features.amx_bf16 = features.avx512 && __builtin_cpu_supports("amx-tile") != 0 && __builtin_cpu_supports("amx-bf16") != 0 &&
                       request_amx_tiles();
@@ -52,7 +54,7 @@ std::string brand_string() {
 
 std::vector<WeightFormatSupport> weight_formats(Isa isa) {
   const CpuFeatures& features = cpu_features();
-  const bool has_bf16 = isa == Isa::kAvx512 && (features.avx512_bf16 || features.amx_bf16);
+  const bool has_bf16 = isa >= Isa::kAvx512 && (features.avx512_bf16 || features.amx_bf16);
   std::vector<WeightFormatSupport> list;
   list.push_back({.format = WeightFormat::kF32,
                   .storable = Availability::yes(),
@@ -78,7 +80,7 @@ std::vector<WeightFormatSupport> weight_formats(Isa isa) {
 }
 
 Availability bf16_prefill(Isa isa) {
-  if (isa == Isa::kAvx512) return onednn_bf16();
+  if (isa >= Isa::kAvx512) return onednn_bf16();
   return Availability::no("needs AVX-512, and instruction set " + std::string(to_string(isa)) + " is in use");
 }
 
@@ -94,11 +96,13 @@ std::string_view to_string(Isa isa) {
     case Isa::kScalar: return "scalar";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Vnni: return "avx512_vnni";
   }
   return "unknown";
 }
 
 Isa best_isa() {
+  if (cpu_features().avx512_vnni) return Isa::kAvx512Vnni;
   if (cpu_features().avx512) return Isa::kAvx512;
   return cpu_features().avx2_fma_f16c ? Isa::kAvx2 : Isa::kScalar;
 }
@@ -114,7 +118,7 @@ Isa select_isa(const char* forced) {
                                           .got = forced});
   }
   throw Error(ErrorCode::kInvalidArgument, {.what = "FORETOKEN_CPU_ISA names no instruction set",
-                                            .expected = "scalar, avx2 or avx512",
+                                            .expected = "scalar, avx2, avx512 or avx512_vnni",
                                             .got = "'" + std::string(forced) + "'"});
 }
 
@@ -126,13 +130,14 @@ Capabilities cpu_capabilities(Isa isa, int num_threads) {
   caps.kind = DeviceKind::kCpu;
   caps.total_memory_bytes = total_memory_bytes();
   caps.num_compute_units = static_cast<uint32_t>(num_threads);
-  caps.subgroup_sizes = {isa == Isa::kAvx512 ? 16U : isa == Isa::kAvx2 ? 8U : 1U};
+  caps.subgroup_sizes = {isa >= Isa::kAvx512 ? 16U : isa == Isa::kAvx2 ? 8U : 1U};
   caps.activation_dtypes = {DType::kF32};
   caps.weight_formats = weight_formats(isa);
   caps.bf16_prefill = bf16_prefill(isa);
   if (isa >= Isa::kAvx2) caps.features = {"avx2", "fma", "f16c"};
-  if (isa == Isa::kAvx512) {
+  if (isa >= Isa::kAvx512) {
     caps.features.emplace_back("avx512");
+    if (isa >= Isa::kAvx512Vnni) caps.features.emplace_back("avx512-vnni");
     if (cpu_features().avx512_bf16) caps.features.emplace_back("avx512-bf16");
     if (cpu_features().amx_bf16) caps.features.emplace_back("amx-bf16");
   }

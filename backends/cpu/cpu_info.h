@@ -9,10 +9,11 @@
 
 namespace foretoken::cpu {
 
-/// Features beyond the three instruction sets, each usable: the CPU has it and the system saves its registers.
+/// What instruction sets are made of and what comes beside them, each usable: the CPU has it and the system saves its registers.
 struct CpuFeatures {
   bool avx2_fma_f16c = false;
-  bool avx512 = false;  // F, BW, DQ and VL
+  bool avx512 = false;       // F, BW, DQ and VL
+  bool avx512_vnni = false;  // VNNI and VBMI
   bool avx512_bf16 = false;
   bool amx_bf16 = false;  // tiles too, with the kernel's permission to use them
 };
@@ -20,7 +21,7 @@ struct CpuFeatures {
 /// Looks once, at the first call; asks the kernel for permission to use AMX tiles where the CPU has them. Thread-safe.
 [[nodiscard]] const CpuFeatures& cpu_features();
 
-/// "scalar", "avx2", "avx512".
+/// "scalar", "avx2", "avx512", "avx512_vnni".
 [[nodiscard]] std::string_view to_string(Isa isa);
 
 /// The highest set that kernels are compiled for and this machine can run.

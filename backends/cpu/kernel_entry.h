@@ -19,7 +19,7 @@ struct KernelEntry {
 };
 
 /// Instruction sets that kernels are compiled for, worst first.
-enum class Isa : uint8_t { kScalar, kAvx2, kAvx512 };
+enum class Isa : uint8_t { kScalar, kAvx2, kAvx512, kAvx512Vnni };
 
 /// Makes an entry from a function that takes its own parameter structure.
 template <class Params, void (*Function)(const Params&, uint32_t, uint32_t)>

@@ -7,13 +7,15 @@
 namespace foretoken::cpu {
 namespace {
 
-#define FORETOKEN_ADD_CPU_KERNELS(isa) \
-  isa::add_linear_kernels(list);       \
-  isa::add_moe_kernels(list);          \
-  isa::add_sampling_kernels(list);     \
-  isa::add_norm_kernels(list);         \
-  isa::add_attention_kernels(list);    \
-  isa::add_delta_net_kernels(list);    \
+#define FORETOKEN_ADD_WEIGHT_KERNELS(isa) \
+  isa::add_linear_kernels(list);          \
+  isa::add_moe_kernels(list)
+
+#define FORETOKEN_ADD_OTHER_KERNELS(isa) \
+  isa::add_sampling_kernels(list);       \
+  isa::add_norm_kernels(list);           \
+  isa::add_attention_kernels(list);      \
+  isa::add_delta_net_kernels(list);      \
   isa::add_quantize_kernels(list)
 
 }  // namespace
@@ -21,10 +23,22 @@ namespace {
 std::vector<KernelEntry> kernels_for(Isa isa) {
   std::vector<KernelEntry> list;
   switch (isa) {
-    case Isa::kScalar: FORETOKEN_ADD_CPU_KERNELS(scalar); break;
-    case Isa::kAvx2: FORETOKEN_ADD_CPU_KERNELS(avx2); break;
+    case Isa::kScalar:
+      FORETOKEN_ADD_WEIGHT_KERNELS(scalar);
+      FORETOKEN_ADD_OTHER_KERNELS(scalar);
+      break;
+    case Isa::kAvx2:
+      FORETOKEN_ADD_WEIGHT_KERNELS(avx2);
+      FORETOKEN_ADD_OTHER_KERNELS(avx2);
+      break;
     case Isa::kAvx512:
-      FORETOKEN_ADD_CPU_KERNELS(avx512);
+    case Isa::kAvx512Vnni:
+      if (isa == Isa::kAvx512) {
+        FORETOKEN_ADD_WEIGHT_KERNELS(avx512);
+      } else {
+        FORETOKEN_ADD_WEIGHT_KERNELS(avx512_vnni);
+      }
+      FORETOKEN_ADD_OTHER_KERNELS(avx512);
       append(list, onednn_kernels());
       if (cpu_features().amx_bf16) {
         avx512::add_amx_kernels(list);

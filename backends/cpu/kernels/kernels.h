@@ -14,10 +14,15 @@ void append(std::vector<KernelEntry>& list, std::span<const KernelEntry> entries
 
 }  // namespace foretoken::cpu
 
+#define FORETOKEN_DECLARE_WEIGHT_KERNELS(isa)              \
+  namespace foretoken::cpu::isa {                          \
+  void add_linear_kernels(std::vector<KernelEntry>& list); \
+  void add_moe_kernels(std::vector<KernelEntry>& list);    \
+  }
+
 #define FORETOKEN_DECLARE_CPU_KERNELS(isa)                    \
+  FORETOKEN_DECLARE_WEIGHT_KERNELS(isa)                       \
   namespace foretoken::cpu::isa {                             \
-  void add_linear_kernels(std::vector<KernelEntry>& list);    \
-  void add_moe_kernels(std::vector<KernelEntry>& list);       \
   void add_sampling_kernels(std::vector<KernelEntry>& list);  \
   void add_norm_kernels(std::vector<KernelEntry>& list);      \
   void add_attention_kernels(std::vector<KernelEntry>& list); \
@@ -28,10 +33,11 @@ void append(std::vector<KernelEntry>& list, std::span<const KernelEntry> entries
 FORETOKEN_DECLARE_CPU_KERNELS(scalar)
 FORETOKEN_DECLARE_CPU_KERNELS(avx2)
 FORETOKEN_DECLARE_CPU_KERNELS(avx512)
+FORETOKEN_DECLARE_WEIGHT_KERNELS(avx512_vnni)
 
 namespace foretoken::cpu {
 
-/// All kernels compiled for `isa`.
+/// All kernels for `isa`.
 [[nodiscard]] std::vector<KernelEntry> kernels_for(Isa isa);
 
 }  // namespace foretoken::cpu

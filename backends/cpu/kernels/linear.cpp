@@ -30,7 +30,7 @@ FORETOKEN_SIMD_INLINE void for_tiles(const Params& p, uint32_t begin, uint32_t e
       if (is_arranged) {
         const float* x[kMaxTileRows];
         for (size_t r = 0; r < rows; ++r) x[r] = arranged.row(first + r);
-        block(ArrangedPieces(), row + first, rows, x, column, columns);
+        block(typename Rows::Pieces::Arranged(), row + first, rows, x, column, columns);
       } else {
         block(typename Rows::Pieces(), row + first, rows, tile_x + first, column, columns);
       }

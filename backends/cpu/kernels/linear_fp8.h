@@ -22,25 +22,75 @@ FORETOKEN_SIMD_INLINE float scale_at(const char* list, size_t index, bool is_bf1
   return value;
 }
 
-/// Pieces of sixteen consecutive codes.
-struct Fp8Codes {
-  const uint8_t* codes;
-  template <size_t kPiece>
-  FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const {
-    return load_e4m3<kPiece % 2 == 1>(codes + k + kPiece / 2 * 2 * kLanes);
+#if defined(__AVX512F__)
+
+using Fp8Pieces = AlternatePieces;
+
+/// A block of codes as FP16 in memory: the conversion to float32 reads half a line at a time, and taking that from a register
+/// would cost an extra instruction on the port that has most to do.
+template <size_t kBlock, bool kFull>
+class Fp8Block {
+ public:
+  FORETOKEN_SIMD_INLINE void open(const uint8_t* codes, size_t count) {
+#pragma GCC unroll 2
+    for (size_t i = 0; i < kBlock; i += kStep) decode(load(codes, i, count), fp16_ + i);
+    asm("" : "+m"(fp16_));  // or the compiler keeps the registers after all
   }
   template <size_t kPiece>
-  FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
-    constexpr size_t kFirst = kPiece * kLanes;
-    if (kFirst >= count) return F32x16::zero();  // as in ConsecutivePieces
-    return load_partial_e4m3(codes + k + kFirst, smaller(kLanes, count - kFirst));
+  FORETOKEN_SIMD_INLINE F32x16 piece() const {
+    const uint16_t* p = fp16_ + kPiece / 4 * kStep + kPiece % 2 * (kStep / 2) + kPiece / 2 % 2 * kLanes;
+    return {_mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p)))};
   }
+
+ private:
+  static constexpr size_t kStep = 64;
+  static_assert(kBlock % kStep == 0);
+
+  static FORETOKEN_SIMD_INLINE __m512i load(const uint8_t* codes, size_t i, size_t count) {
+    if (kFull || i + kStep <= count) return _mm512_loadu_si512(codes + i);
+    if (i >= count) return _mm512_setzero_si512();  // as in ConsecutivePieces
+    return _mm512_maskz_loadu_epi8((uint64_t{1} << (count - i)) - 1, codes + i);
+  }
+  /// Those at even places, then those at odd ones.
+  static FORETOKEN_SIMD_INLINE void decode(__m512i codes, uint16_t* fp16) {
+    _mm512_store_si512(fp16, e4m3_to_fp16(_mm512_slli_epi16(codes, 8)));
+    _mm512_store_si512(fp16 + kStep / 2, e4m3_to_fp16(codes));
+  }
+
+  alignas(64) uint16_t fp16_[kBlock];
 };
+
+#else
+
+using Fp8Pieces = ConsecutivePieces;
+
+/// Pieces of sixteen consecutive codes.
+template <size_t kBlock, bool kFull>
+class Fp8Block {
+ public:
+  FORETOKEN_SIMD_INLINE void open(const uint8_t* codes, size_t count) {
+    codes_ = codes;
+    count_ = count;
+  }
+  template <size_t kPiece>
+  FORETOKEN_SIMD_INLINE F32x16 piece() const {
+    constexpr size_t kFirst = kPiece * kLanes;
+    if constexpr (kFull) return load_e4m3(codes_ + kFirst);
+    if (kFirst >= count_) return F32x16::zero();  // as in ConsecutivePieces
+    return load_partial_e4m3(codes_ + kFirst, smaller(kLanes, count_ - kFirst));
+  }
+
+ private:
+  const uint8_t* codes_;
+  size_t count_;
+};
+
+#endif
 
 /// What the two kinds of FP8 have in common: where codes and scales of one matrix begin.
 class Fp8Matrix {
  public:
-  using Pieces = ConsecutivePieces;
+  using Pieces = Fp8Pieces;
 
   /// `scales_per_row`: scales along K.
   Fp8Matrix(const WeightParams& weight, size_t in_features, size_t scales_per_row, size_t matrix)
@@ -58,7 +108,7 @@ class Fp8Matrix {
   }
 
  protected:
-  FORETOKEN_SIMD_INLINE Fp8Codes codes(size_t n) const { return {codes_ + n * in_features_}; }
+  FORETOKEN_SIMD_INLINE const uint8_t* codes(size_t n) const { return codes_ + n * in_features_; }
   /// The scales of row n.
   FORETOKEN_SIMD_INLINE const char* scales(size_t n) const { return scales_ + (n >> log2_rows_per_scale_) * scale_bytes_; }
   FORETOKEN_SIMD_INLINE bool scale_is_bf16() const { return scale_is_bf16_; }
@@ -75,13 +125,23 @@ class Fp8Matrix {
 /// FP8 with a scale for each row.
 class Fp8RowRows : public Fp8Matrix {
  public:
-  struct Row : Fp8Codes {
-    static constexpr size_t kBlock = 2 * kLanes;
+  struct Row {
+    static constexpr size_t kBlock = 4 * kLanes;
     static constexpr size_t kBlockBytes = kBlock;
     static constexpr size_t kBlockScaleBytes = 0;
     static constexpr bool kHasBlockScales = false;
     static constexpr bool kHasRowScale = true;
+    static constexpr bool kTakesDigits = false;
+    const uint8_t* codes;
     float row_scale;
+
+    template <bool kFull>
+    class Block : public Fp8Block<kBlock, kFull> {
+     public:
+      FORETOKEN_SIMD_INLINE void open(const Row& row, size_t k, size_t count) {
+        Fp8Block<kBlock, kFull>::open(row.codes + k, count);
+      }
+    };
   };
 
   Fp8RowRows(const WeightParams& weight, size_t in_features, size_t matrix = 0) : Fp8Matrix(weight, in_features, 1, matrix) {}
@@ -91,24 +151,34 @@ class Fp8RowRows : public Fp8Matrix {
 /// FP8 with a scale for each block of 128 columns.
 class Fp8BlockRows : public Fp8Matrix {
  public:
-  struct Row : Fp8Codes {
+  struct Row {
     static constexpr size_t kBlock = 128;
     static constexpr size_t kBlockBytes = kBlock;
     static constexpr size_t kBlockScaleBytes = 0;
     static constexpr bool kHasBlockScales = true;
     static constexpr bool kHasRowScale = true;
+    static constexpr bool kTakesDigits = false;
     static constexpr float row_scale = kE4M3Unit;
     static constexpr size_t kSpan = kBlock;
+    const uint8_t* codes;
     const char* scales;
     bool scale_is_bf16;
+
     template <bool kFull>
-    FORETOKEN_SIMD_INLINE F32x16 block_scales(size_t k, size_t) const {
-      return F32x16::broadcast(scale_at(scales, k / kBlock, scale_is_bf16));
-    }
-    template <size_t kIndex>
-    static FORETOKEN_SIMD_INLINE F32x16 span_scale(F32x16 scales) {
-      return scales;
-    }
+    class Block : public Fp8Block<kBlock, kFull> {
+     public:
+      FORETOKEN_SIMD_INLINE void open(const Row& row, size_t k, size_t count) {
+        Fp8Block<kBlock, kFull>::open(row.codes + k, count);
+        scale_ = scale_at(row.scales, k / kBlock, row.scale_is_bf16);
+      }
+      template <size_t>
+      FORETOKEN_SIMD_INLINE F32x16 scale() const {
+        return F32x16::broadcast(scale_);
+      }
+
+     private:
+      float scale_;
+    };
   };
 
   Fp8BlockRows(const WeightParams& weight, size_t in_features, size_t matrix = 0)

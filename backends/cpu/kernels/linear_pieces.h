@@ -25,8 +25,23 @@ FORETOKEN_SIMD_INLINE void for_each_index(Call call) {
   (std::make_index_sequence<kCount>());
 }
 
+// A Pieces class says which elements of a block make which piece. Arranged are the pieces of a row that `arrange` copied.
+
+/// Pieces of the blocks of a row that `arrange` copied.
+struct ArrangedPieces {
+  template <size_t kPiece>
+  static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
+    return F32x16::load(p + kPiece * kLanes);
+  }
+  template <size_t kPiece>
+  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const float* p, size_t) {
+    return load<kPiece>(p);
+  }
+};
+
 /// Pieces of a block: sixteen columns after sixteen columns. For activations and weights alike.
 struct ConsecutivePieces {
+  using Arranged = ArrangedPieces;
   template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
     return F32x16::load(p + kPiece * kLanes);
@@ -45,15 +60,18 @@ struct ConsecutivePieces {
 };
 
 #if defined(__AVX512F__)
-/// Pieces of a block of thirty-two: the elements at even places and those at odd places.
+/// Pieces of each thirty-two of a block: the elements at even places and those at odd places.
 struct AlternatePieces {
+  using Arranged = ArrangedPieces;
   template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load(const T* p) {
-    return load_alternate<kPiece == 1>(p);
+    return load_alternate<kPiece % 2 == 1>(p + kPiece / 2 * 2 * kLanes);
   }
   template <size_t kPiece, class T>
   static FORETOKEN_SIMD_INLINE F32x16 load_partial(const T* p, size_t count) {
-    return load_alternate_partial<kPiece == 1>(p, count);
+    constexpr size_t kFirst = kPiece / 2 * 2 * kLanes;
+    if (kFirst >= count) return F32x16::zero();  // as in ConsecutivePieces
+    return load_alternate_partial<kPiece % 2 == 1>(p + kFirst, smaller(2 * kLanes, count - kFirst));
   }
 };
 using Bf16Pieces = AlternatePieces;
@@ -61,6 +79,7 @@ using Bf16Pieces = AlternatePieces;
 /// Pieces of a block of 128 or more: piece j of 128 elements has those at j, j + 8, j + 16, ... Arranging is much faster than
 /// loading them one by one.
 struct EighthPieces {
+  using Arranged = ArrangedPieces;
   template <size_t kPiece>
   static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
     return {_mm512_i32gather_ps(places(), p + kPiece / 8 * 128 + kPiece % 8, sizeof(float))};
@@ -72,7 +91,16 @@ struct EighthPieces {
     const __mmask16 is_there = _mm512_cmplt_epi32_mask(places(), left);
     return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), is_there, places(), p + kFirst, sizeof(float))};
   }
-  /// The pieces of 128 elements, of which `count` are there.
+  /// The pieces of kBlock elements, of which `count` are there.
+  template <size_t kBlock>
+  static FORETOKEN_SIMD_INLINE void arrange_block(const float* x, size_t count, float* arranged) {
+    for (size_t i = 0; i < kBlock; i += 128) {
+      const size_t first = smaller(i, count);
+      arrange_128(x + first, smaller(count - first, 128), arranged + i);
+    }
+  }
+
+ private:
   static FORETOKEN_SIMD_INLINE void arrange_128(const float* x, size_t count, float* arranged) {
     F32x16 v[8];
 #pragma GCC unroll 8
@@ -89,8 +117,6 @@ struct EighthPieces {
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; ++i) v[i].store(arranged + kReversed[i] * kLanes);
   }
-
- private:
   static FORETOKEN_SIMD_INLINE __m512i places() {
     return _mm512_setr_epi32(0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120);
   }
@@ -110,36 +136,18 @@ struct EighthPieces {
 using Bf16Pieces = ConsecutivePieces;
 #endif
 
-/// Pieces of the blocks of a row that `arrange` copied.
-struct ArrangedPieces {
-  template <size_t kPiece>
-  static FORETOKEN_SIMD_INLINE F32x16 load(const float* p) {
-    return F32x16::load(p + kPiece * kLanes);
-  }
-  template <size_t kPiece>
-  static FORETOKEN_SIMD_INLINE F32x16 load_partial(const float* p, size_t) {
-    return load<kPiece>(p);
-  }
-};
-
 /// Copies a row so that the pieces of its blocks are consecutive, the last block padded with zeros.
 template <class Pieces, size_t kBlock>
 FORETOKEN_SIMD_INLINE void arrange(const float* x, size_t in_features, float* arranged) {
-  for (size_t k = 0; k < in_features; k += kBlock) {
+  for (size_t k = 0; k < in_features; k += kBlock, arranged += kBlock) {
     const size_t count = smaller(kBlock, in_features - k);
-    if constexpr (requires { &Pieces::arrange_128; }) {
-      for (size_t i = 0; i < kBlock; i += 128) {
-        const size_t first = smaller(i, count);
-        Pieces::arrange_128(x + k + first, smaller(count - first, 128), arranged + k + i);
-      }
+    if constexpr (requires { Pieces::template arrange_block<kBlock>(x, count, arranged); }) {
+      Pieces::template arrange_block<kBlock>(x + k, count, arranged);
     } else {
       for_each_index<kBlock / kLanes>([&](auto piece) {
-        float* to = arranged + k + piece * kLanes;
-        if (count == kBlock) {
-          Pieces::template load<piece>(x + k).store(to);
-        } else {
-          Pieces::template load_partial<piece>(x + k, count).store(to);
-        }
+        const F32x16 lanes =
+            count == kBlock ? Pieces::template load<piece>(x + k) : Pieces::template load_partial<piece>(x + k, count);
+        lanes.store(arranged + piece * kLanes);
       });
     }
   }

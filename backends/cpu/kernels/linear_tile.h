@@ -19,15 +19,17 @@ inline constexpr size_t kMaxTileColumns = 64;
 // Accumulators must stay in registers: 32 of 512 bits, 16 of 256 bits (two to sixteen lanes), 16 of 128 bits.
 #if defined(__AVX512F__)
 inline constexpr size_t kMaxTileRows = 6;
-template <size_t kRows, bool kHasBlockScales>
-inline constexpr size_t kGroupColumns = kRows <= 3 && !kHasBlockScales ? 8 : 4;
+template <size_t kRows, class Row>
+inline constexpr size_t kGroupColumns = Row::kTakesDigits                     ? 2
+                                        : kRows <= 3 && !Row::kHasBlockScales ? 8
+                                                                              : 4;
 #elif defined(__AVX2__)
 inline constexpr size_t kMaxTileRows = 3;
-template <size_t kRows, bool kHasBlockScales>
+template <size_t kRows, class Row>
 inline constexpr size_t kGroupColumns = kRows == 1 ? 4 : 2;
 #else
 inline constexpr size_t kMaxTileRows = 2;
-template <size_t kRows, bool kHasBlockScales>
+template <size_t kRows, class Row>
 inline constexpr size_t kGroupColumns = kRows == 1 ? 2 : 1;
 #endif
 
@@ -36,12 +38,14 @@ struct RowAddress {
   uintptr_t codes;
   uintptr_t scales;  // those along K
 
+  FORETOKEN_SIMD_INLINE RowAddress operator-(RowAddress other) const { return {codes - other.codes, scales - other.scales}; }
   static FORETOKEN_SIMD_INLINE void prefetch(uintptr_t address) { __builtin_prefetch(pointer<const char>(address), 0, 2); }
 };
 
-// A weight format is a class like the one below. Its rows give the pieces of blocks as float32, and what else there is to
-// multiply: where kHasBlockScales, the scales of the block at k and, out of those, sixteen lanes for each span of kSpan columns;
-// row_scale where kHasRowScale. Pieces is how the activations must be cut to match.
+// A weight format is a class like the one below. A Block is one block of a row, opened at column k: it gives the pieces as
+// float32 and, where kHasBlockScales, sixteen lanes of scales for each span of kSpan columns; unless kFull, only `count` columns
+// are there and the others are 0. row_scale multiplies the sum where kHasRowScale. Pieces is how the activations must be cut to
+// match. A format that kTakesDigits multiplies whole blocks in integers instead (linear_digits.h).
 
 /// Weights [N, K] stored as they are computed with or as BF16.
 template <class Element, class PiecesOfBlock>
@@ -55,15 +59,26 @@ class PlainRows {
     static constexpr size_t kBlockScaleBytes = 0;
     static constexpr bool kHasBlockScales = false;
     static constexpr bool kHasRowScale = false;
+    static constexpr bool kTakesDigits = false;
     const Element* data;
-    template <size_t kPiece>
-    FORETOKEN_SIMD_INLINE F32x16 load(size_t k) const {
-      return Pieces::template load<kPiece>(data + k);
-    }
-    template <size_t kPiece>
-    FORETOKEN_SIMD_INLINE F32x16 load_partial(size_t k, size_t count) const {
-      return Pieces::template load_partial<kPiece>(data + k, count);
-    }
+
+    template <bool kFull>
+    class Block {
+     public:
+      FORETOKEN_SIMD_INLINE void open(const Row& row, size_t k, size_t count) {
+        data_ = row.data + k;
+        count_ = count;
+      }
+      template <size_t kPiece>
+      FORETOKEN_SIMD_INLINE F32x16 piece() const {
+        if constexpr (kFull) return Pieces::template load<kPiece>(data_);
+        return Pieces::template load_partial<kPiece>(data_, count_);
+      }
+
+     private:
+      const Element* data_;
+      size_t count_;
+    };
   };
 
   /// Matrix `matrix` of a stack.
@@ -107,38 +122,66 @@ struct Accumulators {
       for (size_t c = 0; c < kCols; ++c) lanes[r][c] = fma(x, w[c], lanes[r][c]);
     }
   }
-  /// kCount pieces of the block at k, from kFirst on; unless kFull, only `count` columns of the block are there.
-  template <class XPieces, bool kFull, size_t kFirst, size_t kCount, class Row>
-  FORETOKEN_SIMD_INLINE void add_pieces(const float* const* x, const Row* w, size_t k, size_t count) {
+  /// kCount pieces of a block, from kFirst on; `x` points to the block.
+  template <class XPieces, bool kFull, size_t kFirst, size_t kCount, class Block>
+  FORETOKEN_SIMD_INLINE void add_pieces(const float* const* x, const Block* blocks, size_t count) {
     for_each_index<kCount>([&](auto index) {
       constexpr size_t kPiece = kFirst + index;
-      if constexpr (kFull) {
-        step([&](size_t r) { return XPieces::template load<kPiece>(x[r] + k); },
-             [&](size_t c) { return w[c].template load<kPiece>(k); });
-      } else {
-        step([&](size_t r) { return XPieces::template load_partial<kPiece>(x[r] + k, count); },
-             [&](size_t c) { return w[c].template load_partial<kPiece>(k, count); });
-      }
+      const auto load_x = [&](size_t r) {
+        if constexpr (kFull) return XPieces::template load<kPiece>(x[r]);
+        return XPieces::template load_partial<kPiece>(x[r], count);
+      };
+      step(load_x, [&](size_t c) { return blocks[c].template piece<kPiece>(); });
     });
   }
   /// The whole block at k, its spans scaled before they are added where the format says so.
   template <class XPieces, bool kFull, class Row>
   FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count) {
-    if constexpr (Row::kHasBlockScales) {
+    typename Row::template Block<kFull> blocks[kCols];
+#pragma GCC unroll 8
+    for (size_t c = 0; c < kCols; ++c) blocks[c].open(w[c], k, count);
+    const float* x_block[kRows];
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) x_block[r] = x[r] + k;
+    if constexpr (Row::kTakesDigits) {
+#pragma GCC unroll 8
+      for (size_t r = 0; r < kRows; ++r) XPieces::template add_products<kCols>(x_block[r], count, blocks, lanes[r]);
+    } else if constexpr (Row::kHasBlockScales) {
       constexpr size_t kPieces = Row::kSpan / kLanes;
       for_each_index<Row::kBlock / Row::kSpan>([&](auto span) {
         Accumulators sums;
         sums.clear();
-        sums.template add_pieces<XPieces, kFull, span * kPieces, kPieces>(x, w, k, count);
+        sums.template add_pieces<XPieces, kFull, span * kPieces, kPieces>(x_block, blocks, count);
 #pragma GCC unroll 8
         for (size_t c = 0; c < kCols; ++c) {
-          const F32x16 scale = Row::template span_scale<span>(w[c].template block_scales<kFull>(k, count));
+          const F32x16 scale = blocks[c].template scale<span>();
 #pragma GCC unroll 8
           for (size_t r = 0; r < kRows; ++r) lanes[r][c] = fma(sums.lanes[r][c], scale, lanes[r][c]);
         }
       });
     } else {
-      add_pieces<XPieces, kFull, 0, Row::kBlock / kLanes>(x, w, k, count);
+      add_pieces<XPieces, kFull, 0, Row::kBlock / kLanes>(x_block, blocks, count);
+    }
+  }
+  /// sums[r * kMaxTileColumns + c] = reduce_add(lanes[r][c]).
+  FORETOKEN_SIMD_INLINE void reduce(float* sums) const {
+    size_t reduced = 0;
+#if defined(__AVX512F__)
+    if constexpr (kRows >= 4 && kCols == 4) {
+      reduce_add_sixteen(lanes[0], kCols, sums, kMaxTileColumns);
+      reduced = 4;
+    }
+#endif
+#pragma GCC unroll 8
+    for (size_t r = reduced; r < kRows; ++r) {
+      float* row = sums + r * kMaxTileColumns;
+      if constexpr (kCols % 4 == 0) {
+#pragma GCC unroll 8
+        for (size_t c = 0; c < kCols; c += 4) reduce_add_four(lanes[r] + c, row + c);
+      } else {
+#pragma GCC unroll 8
+        for (size_t c = 0; c < kCols; ++c) row[c] = reduce_add(lanes[r][c]);
+      }
     }
   }
 };
@@ -160,36 +203,41 @@ struct NextRows {
   }
 };
 
-/// sums[r * kMaxTileColumns + c] = dot(x[r], w[c]) for all kCols columns.
-template <class XPieces, size_t kRows, size_t kCols, class Row>
-FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t in_features, const NextRows<Row, kCols>& next,
-                                     float* sums) {
-  Accumulators<kRows, kCols> acc;
-  acc.clear();
-  size_t k = 0;
-  for (; k + Row::kBlock <= in_features; k += Row::kBlock) {
+/// Prefetches the same columns of kCols other rows.
+template <class Row, size_t kCols>
+struct NextColumns {
+  RowAddress next;
+  RowAddress bytes;  // of a row
+
+  FORETOKEN_SIMD_INLINE void prefetch(size_t k) const {
+#pragma GCC unroll 8
+    for (size_t c = 0; c < kCols; ++c) {
+      const uintptr_t codes = next.codes + c * bytes.codes + k / Row::kBlock * Row::kBlockBytes;
+#pragma GCC unroll 4
+      for (size_t line = 0; line < Row::kBlockBytes; line += 64) RowAddress::prefetch(codes + line);
+      if constexpr (Row::kBlockScaleBytes > 0) {
+        RowAddress::prefetch(next.scales + c * bytes.scales + k / Row::kBlock * Row::kBlockScaleBytes);
+      }
+    }
+  }
+};
+
+/// Adds columns [begin, end) of w; only at the end of the rows may that be a part of a block.
+template <class XPieces, size_t kRows, size_t kCols, class Row, class Next>
+FORETOKEN_SIMD_INLINE void add_columns(Accumulators<kRows, kCols>& acc, const float* const* x, const Row* w, size_t begin,
+                                       size_t end, const Next& next) {
+  size_t k = begin;
+  for (; k + Row::kBlock <= end; k += Row::kBlock) {
     next.prefetch(k);
     acc.template add_block<XPieces, true>(x, w, k, Row::kBlock);
   }
-  if (k < in_features) acc.template add_block<XPieces, false>(x, w, k, in_features - k);
-  size_t reduced = 0;
-#if defined(__AVX512F__)
-  if constexpr (kRows >= 4 && kCols == 4) {
-    reduce_add_sixteen(acc.lanes[0], kCols, sums, kMaxTileColumns);
-    reduced = 4;
-  }
-#endif
-#pragma GCC unroll 8
-  for (size_t r = reduced; r < kRows; ++r) {
-    float* row = sums + r * kMaxTileColumns;
-    if constexpr (kCols % 4 == 0) {
-#pragma GCC unroll 8
-      for (size_t c = 0; c < kCols; c += 4) reduce_add_four(acc.lanes[r] + c, row + c);
-    } else {
-#pragma GCC unroll 8
-      for (size_t c = 0; c < kCols; ++c) row[c] = reduce_add(acc.lanes[r][c]);
-    }
-  }
+  if (k < end) acc.template add_block<XPieces, false>(x, w, k, end - k);
+}
+
+/// sums[r * kMaxTileColumns + c], the sum of `acc` times the scale of the row of w.
+template <size_t kRows, size_t kCols, class Row>
+FORETOKEN_SIMD_INLINE void store_sums(const Accumulators<kRows, kCols>& acc, const Row* w, float* sums) {
+  acc.reduce(sums);
   if constexpr (Row::kHasRowScale) {
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t c = 0; c < kCols; ++c) sums[r * kMaxTileColumns + c] *= w[c].row_scale;
@@ -197,25 +245,59 @@ FORETOKEN_SIMD_INLINE void dot_group(const float* const* x, const Row* w, size_t
   }
 }
 
+/// Activations of kRows rows that stay in a first-level cache while all columns of a tile use them.
+template <size_t kRows>
+inline constexpr size_t kColumnsInCache = 6144 / kRows / 256 * 256;
+
 template <size_t kRows, class XPieces, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
   using Row = typename Rows::Row;
-  constexpr size_t kCols = kGroupColumns<kRows, Row::kHasBlockScales>;
+  constexpr size_t kCols = kGroupColumns<kRows, Row>;
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
-  for (size_t c0 = 0; c0 < columns; c0 += kCols) {
-    const size_t count = smaller(kCols, columns - c0);
-    Row w[kCols];
+  const auto load_rows = [&](size_t c0, Row* w) {
+    const size_t last = smaller(kCols, columns - c0) - 1;
     // Columns past the end repeat the last one; nobody reads their sums.
-    for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, count - 1));
-    const NextRows<Row, kCols> next{weights.address_of(first + c0 + kCols)};
-    dot_group<XPieces, kRows, kCols>(rows, w, in_features, next, sums + c0);
+    for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, last));
+  };
+  if constexpr (kRows <= 2) {  // soon read again; weights are best read in one run
+    for (size_t c0 = 0; c0 < columns; c0 += kCols) {
+      Row w[kCols];
+      load_rows(c0, w);
+      Accumulators<kRows, kCols> acc;
+      acc.clear();
+      add_columns<XPieces>(acc, rows, w, 0, in_features, NextRows<Row, kCols>{weights.address_of(first + c0 + kCols)});
+      store_sums(acc, w, sums + c0);
+    }
+  } else {
+    Accumulators<kRows, kCols> partial[kMaxTileColumns / kCols];
+    const RowAddress row_bytes = weights.address_of(1) - weights.address_of(0);
+    for (size_t begin = 0; begin < in_features; begin += kColumnsInCache<kRows>) {
+      const size_t end = smaller(begin + kColumnsInCache<kRows>, in_features);
+      for (size_t c0 = 0; c0 < columns; c0 += kCols) {
+        Row w[kCols];
+        load_rows(c0, w);
+        Accumulators<kRows, kCols> acc;
+        if (begin == 0) {
+          acc.clear();
+        } else {
+          acc = partial[c0 / kCols];
+        }
+        const NextColumns<Row, kCols> next{weights.address_of(first + c0 + kCols), row_bytes};
+        add_columns<XPieces>(acc, rows, w, begin, end, next);
+        if (end == in_features) {
+          store_sums(acc, w, sums + c0);
+        } else {
+          partial[c0 / kCols] = acc;
+        }
+      }
+    }
   }
 }
 
 /// sums[r * kMaxTileColumns + c] = dot(x[r], weights.row(first + c)) for r < rows <= kMaxTileRows, c < columns <=
 /// kMaxTileColumns. Sums past `columns` are overwritten with others. XPieces says how the rows of x lie: Rows::Pieces as they
-/// come, ArrangedPieces after `arrange`.
+/// come, Rows::Pieces::Arranged after `arrange`.
 template <class XPieces, class Rows>
 void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t first, size_t columns, size_t in_features,
                float* sums) {

@@ -87,45 +87,44 @@ void moe_group(const MoeGroupParams& p, uint32_t begin, uint32_t end) {
 /// Walks the experts that have pairs, in order.
 class ActiveExperts {
  public:
-  explicit ActiveExperts(const MoeExpertsParams& p) : offsets_(pointer<const int32_t>(p.expert_offsets)), count_(p.num_experts) {}
+  explicit ActiveExperts(const MoeExpertsParams& p) : offsets_(pointer<const int32_t>(p.expert_offsets)) {
+    for (size_t e = 0; e < p.num_experts; ++e) count_ += has_pairs(e) ? 1 : 0;
+    while (count_ > 0 && !has_pairs(expert_)) ++expert_;
+  }
 
-  /// The slot-th expert with pairs, or the number of experts when there are fewer. Cheap when slots are asked for in order.
-  size_t find(size_t slot) {
-    if (slot < slot_) {
-      expert_ = 0;
-      slot_ = 0;
-      skip_empty();
-    }
-    for (; slot_ < slot && expert_ < count_; ++slot_) {
-      ++expert_;
-      skip_empty();
+  [[nodiscard]] size_t count() const { return count_; }
+  /// The index-th of them, index < count(), not before the one asked for last.
+  size_t find(size_t index) {
+    for (; index_ < index; ++index_) {
+      do {
+        ++expert_;
+      } while (!has_pairs(expert_));
     }
     return expert_;
   }
 
  private:
-  void skip_empty() {
-    while (expert_ < count_ && offsets_[expert_] == offsets_[expert_ + 1]) ++expert_;
-  }
+  [[nodiscard]] bool has_pairs(size_t expert) const { return offsets_[expert] != offsets_[expert + 1]; }
 
   const int32_t* offsets_;
-  size_t count_;
+  size_t count_ = 0;
   size_t expert_ = 0;
-  size_t slot_ = SIZE_MAX;
+  size_t index_ = 0;
 };
 
-/// Calls block(pieces of x, x of a row group, rows, expert, their pairs, first column, columns) for each row group of each item's
-/// tile.
+/// Calls block(pieces of x, x of a row group, rows, expert, their pairs, first column, columns) for each row group of each tile
+/// of the items.
 template <class Rows, class Block>
 FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t begin, uint32_t end, Block block) {
   ActiveExperts active(p);
   ArrangedRows<Rows> arranged;
   const auto* offsets = pointer<const int32_t>(p.expert_offsets);
-  for (size_t item = begin; item < end; ++item) {
-    const size_t column = item / p.active_slots * kExpertTileColumns;
+  const size_t column_tiles = (p.out_features + kExpertTileColumns - 1) / kExpertTileColumns;
+  const auto first_tile_of = [&](size_t item) { return item * active.count() / p.active_slots; };
+  for (size_t tile = first_tile_of(begin); tile < first_tile_of(end); ++tile) {
+    const size_t column = tile % column_tiles * kExpertTileColumns;
     const size_t columns = smaller(kExpertTileColumns, p.out_features - column);
-    const size_t expert = active.find(item % p.active_slots);
-    if (expert == p.num_experts) continue;
+    const size_t expert = active.find(tile / column_tiles);
     const int32_t* pairs = pointer<const int32_t>(p.expert_pairs) + offsets[expert];
     for_row_groups(static_cast<size_t>(offsets[expert + 1] - offsets[expert]), [&](size_t first, size_t rows) {
       const float* x[kMaxTileRows];
@@ -134,7 +133,7 @@ FORETOKEN_SIMD_INLINE void for_expert_tiles(const MoeExpertsParams& p, uint32_t 
       }
       if (arranged.arrange_rows(x, rows, p.in_features)) {
         for (size_t r = 0; r < rows; ++r) x[r] = arranged.row(r);
-        block(ArrangedPieces(), x, rows, expert, pairs + first, column, columns);
+        block(typename Rows::Pieces::Arranged(), x, rows, expert, pairs + first, column, columns);
       } else {
         block(typename Rows::Pieces(), x, rows, expert, pairs + first, column, columns);
       }

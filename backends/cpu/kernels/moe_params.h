@@ -35,8 +35,8 @@ struct MoeGroupParams {
 };
 static_assert(sizeof(MoeGroupParams) == 32);
 
-/// One projection of the pairs by their experts. Item i is column tile i / active_slots of the (i % active_slots)-th expert that
-/// has pairs; a slot past the last such expert is empty.
+/// One projection of the pairs by their experts. The column tiles of the experts that have pairs, expert after expert, are shared
+/// out evenly over active_slots times as many items as an expert has tiles, so weights are read in long runs.
 struct MoeExpertsParams {
   uint64_t x;               // pair p reads row p / pairs_per_row
   WeightParams weight;      // [num_experts, weight rows, in_features]
@@ -46,7 +46,7 @@ struct MoeExpertsParams {
   uint64_t x_stride;
   uint32_t pairs_per_row;
   uint32_t num_experts;
-  uint32_t active_slots;
+  uint32_t active_slots;  // at least the experts that have pairs
   uint32_t in_features;
   uint32_t out_features;
   uint32_t reserved;

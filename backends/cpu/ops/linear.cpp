@@ -24,13 +24,14 @@ uint32_t row_tile_for(uint32_t rows, const LinearWeight& weight) {
 }
 
 /// How a launch is cut into items; results do not depend on it. Up to sixteen rows (decode, verify) each weight is read once, by
-/// one item, and an item is about 12 KiB of weights: enough to pay for itself, little enough to share out.
+/// one item, and an item is about 12 KiB of weights: enough to pay for itself, little enough to share out. From three rows on it
+/// has at least sixteen columns, so that a part of the rows is read from a second-level cache for as many (linear_tile.h).
 Tiles tiles_for(uint32_t rows, const LinearWeight& weight) {
   const auto columns = static_cast<uint32_t>(weight.out_features());
   const size_t column_bytes = weight.bytes() / columns;
   const bool is_decode = rows <= 16;
   const uint32_t row_tile = row_tile_for(is_decode ? rows : kMaxRowTile, weight);
-  uint32_t column_tile = is_decode ? 8 : 16;
+  uint32_t column_tile = is_decode && rows <= 2 ? 8 : 16;
   while (is_decode && column_tile < 32 && size_t{2} * column_tile * column_bytes <= 12288) column_tile *= 2;
   return {.row_tile = row_tile, .column_tile = column_tile, .count = ceil_div(rows, row_tile) * ceil_div(columns, column_tile)};
 }

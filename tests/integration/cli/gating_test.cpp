@@ -52,7 +52,7 @@ TEST_P(InstructionSetTest, OnlyTheScalarKernelsLackNvfp4) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, InstructionSetTest, ::testing::Values("scalar", "avx2", "avx512"),
+INSTANTIATE_TEST_SUITE_P(Cpu, InstructionSetTest, ::testing::Values("scalar", "avx2", "avx512", "avx512_vnni"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(BenchKernels, RefuseAFormatThatTheDeviceLacks) {

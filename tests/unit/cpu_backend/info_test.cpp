@@ -51,7 +51,7 @@ TEST(CpuCapabilities, GiveAReasonForEachNo) {
 }
 
 TEST(CpuCapabilities, FormatsFollowTheInstructionSet) {
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
     const Capabilities caps = cpu_capabilities(isa, 1);
     for (const WeightFormat format : {WeightFormat::kFp8Row, WeightFormat::kFp8Block}) {
       EXPECT_TRUE(caps.weight_format(format).storable);

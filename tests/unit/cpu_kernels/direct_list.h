@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/cpu_info.h"
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "backends/ops.h"
@@ -72,16 +73,7 @@ inline Floats random_floats(const Shape& shape, uint32_t seed, float sigma = 1.0
 }
 
 /// Whether this machine can run kernels of `isa`.
-inline bool runs_here(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar: return true;
-    case Isa::kAvx2: return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-    case Isa::kAvx512:
-      return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-             __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  }
-  return false;
-}
+inline bool runs_here(Isa isa) { return isa <= best_isa(); }
 
 class DirectModule final : public KernelModule {
  public:

@@ -16,14 +16,7 @@ class IsaTest : public testing::TestWithParam<Isa> {
   }
 };
 
-inline std::string isa_name(const testing::TestParamInfo<Isa>& info) {
-  switch (info.param) {
-    case Isa::kScalar: return "scalar";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-  }
-  return {};
-}
+inline std::string isa_name(const testing::TestParamInfo<Isa>& info) { return std::string(to_string(info.param)); }
 
 /// Equal to the bit; says where the first difference is.
 inline testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {

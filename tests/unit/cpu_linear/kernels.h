@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/cpu/cpu_info.h"
 #include "backends/cpu/kernels/kernels.h"
 #include "core/dtype.h"
 
@@ -15,23 +16,14 @@ namespace foretoken::cpu {
 
 /// The instruction sets of this machine, worst first.
 inline std::vector<Isa> isas_of_this_machine() {
-  std::vector<Isa> isas{Isa::kScalar};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(Isa::kAvx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-    isas.push_back(Isa::kAvx512);
+  std::vector<Isa> isas;
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni}) {
+    if (isa <= best_isa()) isas.push_back(isa);
   }
   return isas;
 }
 
-inline std::string isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar: return "scalar";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-  }
-  return "";
-}
+inline std::string isa_name(Isa isa) { return std::string(to_string(isa)); }
 
 /// Runs items [0, items) of a kernel, cut into `pieces` ranges that run last first.
 template <class Params>

@@ -325,7 +325,7 @@ TEST_P(GoldenMoe, RouteExpertsAndSharedExpert) {
   expect_close(down.out, "moe.out");
 }
 
-constexpr const char* kKinds[] = {"reference", "scalar", "avx2", "avx512"};
+constexpr const char* kKinds[] = {"reference", "scalar", "avx2", "avx512", "avx512_vnni"};
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GoldenOperator, ::testing::ValuesIn(kKinds), [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(Kinds, GoldenDeltaRule, ::testing::ValuesIn(kKinds), [](const auto& param) { return param.param; });

@@ -99,7 +99,7 @@ TEST_P(GoldenQuantize, Nvfp4) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, GoldenQuantize, testing::Values("reference", "scalar", "avx2", "avx512"),
+INSTANTIATE_TEST_SUITE_P(Kinds, GoldenQuantize, testing::Values("reference", "scalar", "avx2", "avx512", "avx512_vnni"),
                          [](const auto& param) { return param.param; });
 
 }  // namespace

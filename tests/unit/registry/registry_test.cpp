@@ -155,7 +155,7 @@ TEST_F(RegistryTest, AutoFallsBackToTheCpu) {
 TEST_F(RegistryTest, AForcedInstructionSetThatIsUnknownIsAnError) {
   const ScopedVariable variable("FORETOKEN_CPU_ISA", "neon");
   const BackendRegistry registry({});
-  expect_error(registry, "cpu", ErrorCode::kUnsupported, {"FORETOKEN_CPU_ISA", "scalar, avx2 or avx512", "neon"});
+  expect_error(registry, "cpu", ErrorCode::kUnsupported, {"FORETOKEN_CPU_ISA", "scalar, avx2, avx512 or avx512_vnni", "neon"});
   EXPECT_FALSE(registry.report()[0].available);
 }
 
