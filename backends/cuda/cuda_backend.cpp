@@ -30,6 +30,7 @@ CudaBackend::CudaBackend(int device, bool synchronous)
       context_{.ops = ops_,
                .capabilities = capabilities_,
                .fill = kernels_.resolve<gpu::FillParams>("fill"),
+               .copy = kernels_.resolve<gpu::CopyParams>("copy"),
                .programmatic_launch = launches_programmatically(device)} {}
 
 Buffer CudaBackend::allocate(size_t bytes, MemoryKind kind) {

@@ -77,6 +77,13 @@ void CudaCommandList::launch(const KernelCode& code, Grid grid, std::span<const 
 void CudaCommandList::copy(const BufferView& source, const BufferView& destination) {
   check_copy(source, destination);
   if (source.bytes == 0) return;
+  if (source.bytes <= gpu::kCopyBytes) {
+    const std::array accesses{Access{.view = source, .mode = AccessMode::kRead},
+                              Access{.view = destination, .mode = AccessMode::kWrite}};
+    context_.copy(*this, Grid{}, {.source = source.address(), .destination = destination.address(), .num_bytes = source.bytes},
+                  accesses);
+    return;
+  }
   check(cudaMemcpyAsync(reinterpret_cast<void*>(destination.address()), address_of(source), source.bytes, cudaMemcpyDefault,
                         stream_),
         "cudaMemcpyAsync");

@@ -17,6 +17,7 @@ struct ListContext {
   const OpTable& ops;
   const Capabilities& capabilities;
   Kernel<gpu::FillParams> fill;
+  Kernel<gpu::CopyParams> copy;
   bool programmatic_launch = false;  // kernels may start while the one before ends: they wait for it themselves
 };
 

@@ -29,10 +29,12 @@ double CudaEvent::elapsed_us(const Event& earlier) const {
   const auto* start = dynamic_cast<const CudaEvent*>(&earlier);
   if (start == nullptr) throw Error(ErrorCode::kInvalidArgument, "elapsed time between events of two backends");
   if (!start->recorded_ || !recorded_) throw Error(ErrorCode::kInvalidState, "elapsed time of an event that was never recorded");
-  if (!start->is_complete() || !is_complete())
-    throw Error(ErrorCode::kInvalidState, "elapsed time of an event that is not complete");
+  CudaCommandList::refuse_while_recording("asking for an event");
+  use_device(device_);
   float milliseconds = 0.0F;
-  check(cudaEventElapsedTime(&milliseconds, start->event_.get(), event_.get()), "cudaEventElapsedTime");
+  const cudaError_t status = cudaEventElapsedTime(&milliseconds, start->event_.get(), event_.get());
+  if (status == cudaErrorNotReady) throw Error(ErrorCode::kInvalidState, "elapsed time of an event that is not complete");
+  check(status, "cudaEventElapsedTime");
   return double{milliseconds} * 1e3;
 }
 

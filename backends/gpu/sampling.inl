@@ -81,5 +81,25 @@ __global__ void __launch_bounds__(kFillThreads) fill(const FillParams p) {
   }
 }
 
+/// As many bytes at a time as the addresses and the size are multiples of.
+template <class Word>
+FORETOKEN_DEVICE void copy_words(const CopyParams& p) {
+  for (uint64_t i = threadIdx.x; i < p.num_bytes / sizeof(Word); i += kCopyThreads) {
+    pointer<Word>(p.destination)[i] = pointer<const Word>(p.source)[i];
+  }
+}
+
+__global__ void __launch_bounds__(kCopyThreads) copy(const CopyParams p) {
+  begin_kernel();
+  const uint64_t all = p.source | p.destination | p.num_bytes;
+  if (all % sizeof(uint4) == 0) {
+    copy_words<uint4>(p);
+  } else if (all % sizeof(uint32_t) == 0) {
+    copy_words<uint32_t>(p);
+  } else {
+    copy_words<uint8_t>(p);
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::gpu

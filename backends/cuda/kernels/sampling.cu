@@ -11,6 +11,7 @@ void add_sampling_kernels(gpu::KernelList& list) {
   list.push_back(kernel_entry("override_tokens", override_tokens, kTokenThreads));
   list.push_back(kernel_entry("embedding", embedding, kEmbeddingThreads));
   list.push_back(weight_maker_entry("random_fill", random_fill, kRandomThreads));
+  list.push_back(kernel_entry("copy", gpu::copy, kCopyThreads));
   list.push_back(weight_maker_entry("fill", gpu::fill, kFillThreads));
 }
 
