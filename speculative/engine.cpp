@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "models/bundled.h"
 #include "models/checkpoint.h"
+#include "models/memory_report.h"
 #include "models/synth.h"
 #include "models/weight_map.h"
 
@@ -126,6 +127,29 @@ TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_to
 void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& progress) {
   if (loaded_) throw Error(ErrorCode::kInvalidState, "this engine has loaded its model already");
   const TargetRunnerOptions target_options = runner_options(prompt_tokens, max_tokens);
+  try {
+    load_parts(target_options, progress);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    throw error.with_context(memory_needed(target_options.max_seq_len));
+  }
+}
+
+/// What does not fit, in bytes: the large parts.
+std::string Engine::memory_needed(int64_t max_seq_len) const {
+  const MemoryReport report = memory_report(*source_, config_);
+  const auto tokens = static_cast<uint64_t>(max_seq_len);
+  uint64_t weights = report.target_bytes;
+  uint64_t caches = tokens * target_kv_bytes_per_token(config_, kv_dtype()) + recurrent_state_bytes(config_);
+  if (speculates_) {
+    weights += report.draft_bytes;
+    caches += tokens * draft_kv_bytes_per_token(config_, draft_kv_dtype());
+  }
+  return model_name_ + " needs weights of " + std::to_string(weights) + " bytes and, for " + std::to_string(max_seq_len) +
+         " tokens, caches of " + std::to_string(caches) + " bytes";
+}
+
+void Engine::load_parts(const TargetRunnerOptions& target_options, const ProgressFn& progress) {
   LoadedModel model =
       load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
   DraftHead head;

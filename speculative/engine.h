@@ -94,6 +94,8 @@ class Engine {
   void decide_speculation();
   void choose_draft_formats(const WeightPlan& plan);
   [[nodiscard]] TargetRunnerOptions runner_options(int64_t prompt_tokens, int64_t max_tokens) const;
+  void load_parts(const TargetRunnerOptions& target_options, const ProgressFn& progress);
+  [[nodiscard]] std::string memory_needed(int64_t max_seq_len) const;
   void add_drafter(Loaded& loaded) const;
   void note_fallbacks(const Loaded& loaded);
   [[nodiscard]] Loaded& loaded() const;

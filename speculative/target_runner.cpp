@@ -13,6 +13,9 @@
 namespace foretoken {
 namespace {
 
+/// Integers that the host reads of a step: the picks, the number of accepted drafts; as many as make whole vectors of 16 bytes.
+constexpr size_t kOutputs = TargetRunner::kMaxVerifyRows + 4;
+
 int64_t count_layers(const ModelConfig& config, LayerType type) { return std::ranges::count(config.layer_types, type); }
 
 PagedKvCacheConfig kv_config(const ModelConfig& config, const TargetRunnerOptions& options) {
@@ -109,7 +112,8 @@ void TargetRunner::declare_metadata(GpuBackend& backend) {
 }
 
 void TargetRunner::allocate_outputs(GpuBackend& backend) {
-  outputs_ = backend.allocate(dtype_bytes(DType::kI32, kMaxVerifyRows + 2));
+  outputs_ = backend.allocate(dtype_bytes(DType::kI32, kOutputs));
+  read_back_ = backend.allocate(outputs_.bytes(), MemoryKind::kHostVisible);
   picks_ = outputs_.tensor(DType::kI32, {kMaxVerifyRows});
   num_accepted_ = outputs_.tensor(DType::kI32, {1}, dtype_bytes(DType::kI32, kMaxVerifyRows));
   if (!writes_logits()) return;
@@ -181,6 +185,14 @@ void TargetRunner::pick(CommandList& cmd, int64_t first_row, int64_t num_rows) c
   }
 }
 
+/// The host then reads them without asking the device for another copy.
+void TargetRunner::read_back(CommandList& cmd) const { cmd.copy(outputs_.view(), read_back_.view()); }
+
+std::span<const int32_t> TargetRunner::wait_for_outputs() {
+  stream_.synchronize();
+  return {reinterpret_cast<const int32_t*>(read_back_.view().buffer->host_data()), kOutputs};
+}
+
 void TargetRunner::prefill_chunk(TargetSequence& sequence, std::span<const int32_t> token_ids) {
   const auto rows = static_cast<int64_t>(token_ids.size());
   reserve(sequence, rows);
@@ -216,6 +228,7 @@ void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> to
   }
   stream_.run([&](CommandList& cmd) {
     pick(cmd, rows - 1, 1);
+    read_back(cmd);
     if (rows == 1) return;
     for (const Tensor& tensor : {model_.hidden(), model_.residual()})
       cmd.copy(tensor.rows(rows - 1, 1).view(), tensor.rows(0, 1).view());
@@ -225,6 +238,7 @@ void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> to
 void TargetRunner::record_decode(CommandList& cmd) const {
   model_.forward(cmd, {.input_ids = metadata_.tensor(input_ids_).rows(0, 1), .view = step_view(1)}, caches_);
   pick(cmd, 0, 1);
+  read_back(cmd);
 }
 
 void TargetRunner::record_verify(CommandList& cmd, const Tensor& block_token_ids) const {
@@ -237,6 +251,7 @@ void TargetRunner::record_verify(CommandList& cmd, const Tensor& block_token_ids
   pick(cmd, 0, rows);
   ops::accept_greedy(cmd, block_token_ids.rows(1, drafts).reshape({1, drafts}), picks_.rows(0, rows).reshape({1, rows}),
                      num_accepted_);
+  read_back(cmd);
 }
 
 const Program& TargetRunner::decode_program() {
@@ -282,8 +297,7 @@ void TargetRunner::verify(TargetSequence& sequence, const Tensor& block_token_id
 }
 
 VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep) {
-  std::array<int32_t, kMaxVerifyRows + 1> read{};
-  stream_.download(outputs_.view().slice(0, sizeof(read)), std::as_writable_bytes(std::span(read)));
+  const std::span<const int32_t> read = wait_for_outputs();
   VerifyResult result{.target_token_ids = {read.begin(), read.begin() + num_rows}, .num_accepted = read[kMaxVerifyRows]};
   sequence.num_commit_ = num_keep > 0 ? static_cast<int32_t>(num_keep) : result.num_accepted + 1;
   sequence.num_tokens_ += sequence.num_commit_;
@@ -291,9 +305,8 @@ VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_r
 }
 
 std::vector<int32_t> TargetRunner::read_picks(int64_t num_rows) {
-  std::vector<int32_t> picks(static_cast<size_t>(num_rows));
-  stream_.download(picks_.rows(0, num_rows).view(), std::as_writable_bytes(std::span(picks)));
-  return picks;
+  const std::span<const int32_t> read = wait_for_outputs();
+  return {read.begin(), read.begin() + num_rows};
 }
 
 }  // namespace foretoken

@@ -108,6 +108,9 @@ class TargetRunner {
   [[nodiscard]] StepView step_view(int64_t rows) const;
   void upload_metadata(const TargetSequence& sequence, int64_t rows);
   void pick(CommandList& cmd, int64_t first_row, int64_t num_rows) const;
+  void read_back(CommandList& cmd) const;
+  /// What the last step read back, once it is there.
+  [[nodiscard]] std::span<const int32_t> wait_for_outputs();
   void record_decode(CommandList& cmd) const;
   void record_verify(CommandList& cmd, const Tensor& block_token_ids) const;
   const Program& decode_program();
@@ -133,6 +136,7 @@ class TargetRunner {
   MetadataBuffer::Field forced_;           // [15]
   MetadataBuffer::Field block_table_;      // [1, max_blocks_per_seq], uploaded as far as it is used
   Buffer outputs_;
+  Buffer read_back_;  // what the host reads of outputs_, in memory of its own: every step ends with that copy
   Buffer logits_memory_;
   Tensor picks_;         // [16] I32
   Tensor num_accepted_;  // [1] I32, behind the picks, so one read-back takes both
