@@ -50,8 +50,10 @@ class DraftBench {
 
  private:
   void append_context();
-  /// Starts one chain over one new row; the cache is as before when the next one starts.
+  /// Starts one chain over one new row.
   Tensor propose(int64_t drafts);
+  /// Takes the last chain's rows out of the cache again.
+  void forget_chain();
   [[nodiscard]] Spread measure_device(int64_t drafts);
   void measure_host(int64_t drafts, DraftChain& chain);
   [[nodiscard]] uint64_t bytes_of(int64_t drafts) const;
@@ -93,12 +95,14 @@ void DraftBench::append_context() {
 }
 
 Tensor DraftBench::propose(int64_t drafts) {
-  const Tensor block = proposer_.propose(
-      stream_, {.next_token_ids = engine_.runner().picks().rows(0, 1), .hidden = hidden_.rows(0, 1), .num_drafts = drafts},
-      *state_);
+  const Tensor& newest = engine_.runner().picks();
+  return proposer_.propose(stream_, {.next_token_ids = newest.rows(0, 1), .hidden = hidden_.rows(0, 1), .num_drafts = drafts},
+                           *state_);
+}
+
+void DraftBench::forget_chain() {
   DrafterKv kv = proposer_.take_kv(*state_);
   proposer_.install_kv(kv, wanted_.context_tokens, *state_);
-  return block;
 }
 
 /// Pass i attends to the context and the i + 1 rows that the chain has written.
@@ -113,11 +117,15 @@ uint64_t DraftBench::bytes_of(int64_t drafts) const {
 Spread DraftBench::measure_device(int64_t drafts) {
   std::vector<std::unique_ptr<Event>> events;
   for (int64_t i = 0; i <= wanted_.repeat; ++i) events.push_back(engine_.backend().create_event());
-  for (int i = 0; i < kWarmUps; ++i) static_cast<void>(propose(drafts));
+  for (int i = 0; i < kWarmUps; ++i) {
+    static_cast<void>(propose(drafts));
+    forget_chain();
+  }
   stream_.record(*events.front());
   for (size_t i = 1; i < events.size(); ++i) {
     static_cast<void>(propose(drafts));
     stream_.record(*events[i]);
+    forget_chain();
   }
   events.back()->synchronize();
   std::vector<double> samples;
@@ -136,6 +144,7 @@ void DraftBench::measure_host(int64_t drafts, DraftChain& chain) {
     const Clock::time_point issued = Clock::now();
     stream_.download(block.view(), std::as_writable_bytes(std::span(ids)));
     const Clock::time_point end = Clock::now();
+    forget_chain();
     if (i < kWarmUps) continue;
     host.push_back(microseconds(issued - begin));
     wall.push_back(microseconds(end - begin));
