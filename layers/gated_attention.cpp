@@ -15,9 +15,7 @@ void GatedAttentionLayer::forward(CommandList& cmd, const Tensor& x, const Layer
   const Tensor q = s_.q.rows(0, rows).reshape({rows, heads, head_dim});
   const Tensor attention = s_.attention.rows(0, rows);
 
-  step.linear(cmd, x, w_.q_proj, q_gate);
-  step.linear(cmd, x, w_.k_proj, k);
-  step.linear(cmd, x, w_.v_proj, v);
+  step.linears(cmd, x, {w_.q_proj, w_.k_proj, w_.v_proj}, {q_gate, k, v});
   ops::dispatch(cmd, QkNormRopeCache{.q_gate = q_gate.reshape({rows, heads, 2 * head_dim}),
                                      .k = k.reshape({rows, kv_heads, head_dim}),
                                      .v = v.reshape({rows, kv_heads, head_dim}),
@@ -52,8 +50,7 @@ void GatedAttentionLayer::write_cache(CommandList& cmd, const Tensor& x, const L
   const Shape heads{rows, dims_.num_key_value_heads, dims_.head_dim};
   const Tensor k = s_.k.rows(0, rows);
   const Tensor v = s_.v.rows(0, rows);
-  step.linear(cmd, x, w_.k_proj, k);
-  step.linear(cmd, x, w_.v_proj, v);
+  step.linears(cmd, x, {w_.k_proj, w_.v_proj}, {k, v});
   ops::dispatch(cmd, QkNormRopeCache{.q_gate = {},
                                      .k = k.reshape(heads),
                                      .v = v.reshape(heads),

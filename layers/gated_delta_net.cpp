@@ -13,10 +13,7 @@ void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerS
   const Tensor a = s_.a.rows(0, rows);
   const Tensor delta = s_.delta.rows(0, rows);
 
-  step.linear(cmd, x, w_.in_proj_qkv, qkv);
-  step.linear(cmd, x, w_.in_proj_z, z);
-  step.linear(cmd, x, w_.in_proj_b, b);
-  step.linear(cmd, x, w_.in_proj_a, a);
+  step.linears(cmd, x, {w_.in_proj_qkv, w_.in_proj_z, w_.in_proj_b, w_.in_proj_a}, {qkv, z, b, a});
   ops::dispatch(cmd, CausalConv1dSilu{.x = qkv,
                                       .weight = w_.conv1d,
                                       .query_start_loc = step.view.query_start_loc,

@@ -1,6 +1,8 @@
 // What one pass through a stack of layers is given besides its activations.
 #pragma once
 
+#include <array>
+
 #include "backends/ops.h"
 #include "core/kv_view.h"
 
@@ -17,6 +19,11 @@ struct LayerStep {
   /// y = x W^T at the precision of this pass. The exact kernels get no workspace, so independent projections stay independent.
   void linear(CommandList& cmd, const Tensor& x, const LinearWeight& w, const Tensor& out) const {
     ops::linear(cmd, x, w, out, linear_workspace(), precision);
+  }
+  /// y_i = x W_i^T of up to four projections of the same rows, in one launch where the device has it.
+  void linears(CommandList& cmd, const Tensor& x, const std::array<LinearWeight, LinearGroup::kMaxProjections>& w,
+               const std::array<Tensor, LinearGroup::kMaxProjections>& out) const {
+    ops::dispatch(cmd, LinearGroup{.x = x, .w = w, .out = out, .workspace = linear_workspace(), .precision = precision});
   }
   [[nodiscard]] Tensor linear_workspace() const { return precision == LinearPrecision::kExact ? Tensor() : workspace; }
 };

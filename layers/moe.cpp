@@ -12,8 +12,7 @@ void Moe::forward(CommandList& cmd, const Tensor& x, const LayerStep& step, cons
   const Tensor shared = s_.shared.rows(0, rows);
   const Tensor shared_gate = s_.shared_gate.rows(0, rows);
 
-  ops::linear(cmd, x, w_.gate, logits);
-  ops::linear(cmd, x, w_.shared_expert_gate, shared_gate);
+  ops::dispatch(cmd, LinearGroup{.x = x, .w = {w_.gate, w_.shared_expert_gate}, .out = {logits, shared_gate}, .workspace = {}});
   shared_expert_.forward(cmd, x, step, shared);
   ops::dispatch(cmd, MoeRoute{.logits = logits,
                               .topk_ids = topk_ids,

@@ -49,7 +49,7 @@ size_t attention_workspace_bytes(const OpTable& table, const LayerDims& dims, in
                             .block_table = Tensor::shape_only(DType::kI32, {1, 1}),
                             .seq_lens = Tensor::shape_only(DType::kI32, {1}),
                             .query_start_loc = Tensor::shape_only(DType::kI32, {2}),
-                            .out = Tensor::shape_only(DType::kF32, heads),
+                            .out = Tensor::shape_only(dims.activation_dtype, heads),
                             .workspace = {},
                             .max_seq_len = max_seq_len});
 }
@@ -57,7 +57,7 @@ size_t attention_workspace_bytes(const OpTable& table, const LayerDims& dims, in
 size_t experts_workspace_bytes(const OpTable& table, const LayerDims& dims, int64_t rows) {
   const int64_t slots = dims.num_experts_per_tok;
   MoeExpertsDown op;
-  op.act = Tensor::shape_only(DType::kF32, {rows, slots, dims.moe_intermediate_size});
+  op.act = Tensor::shape_only(dims.activation_dtype, {rows, slots, dims.moe_intermediate_size});
   op.down.weight = Tensor::shape_only(DType::kBF16, {dims.num_experts, dims.hidden_size, dims.moe_intermediate_size});
   op.topk_ids = Tensor::shape_only(DType::kI32, {rows, slots});
   op.topk_weights = Tensor::shape_only(DType::kF32, {rows, slots});
@@ -81,14 +81,18 @@ void LayerScratch::allocate(GpuBackend& backend, const LayerDims& dims) {
   const int64_t key_value_size = dims.num_key_value_heads * dims.head_dim;
   const int64_t delta_size = dims.linear_num_value_heads * dims.linear_value_head_dim;
   Plan plan;
-  for (Tensor* tensor : {&input_norm, &mixed, &post_norm, &ffn}) plan.add_f32(*tensor, {rows, dims.hidden_size});
+  const auto add_input = [&](Tensor& tensor, const Shape& shape) { plan.add(tensor, dims.activation_dtype, shape); };
+  for (Tensor* tensor : {&input_norm, &post_norm}) add_input(*tensor, {rows, dims.hidden_size});
+  for (Tensor* tensor : {&mixed, &ffn}) plan.add_f32(*tensor, {rows, dims.hidden_size});
   plan.add_f32(q_gate, {rows, 2 * attention_size});
-  for (Tensor* tensor : {&q, &attention}) plan.add_f32(*tensor, {rows, attention_size});
+  plan.add_f32(q, {rows, attention_size});
+  add_input(attention, {rows, attention_size});
   for (Tensor* tensor : {&k, &v}) plan.add_f32(*tensor, {rows, key_value_size});
   for (Tensor* tensor : {&qkv, &conv}) plan.add_f32(*tensor, {rows, dims.conv_channels});
-  for (Tensor* tensor : {&z, &delta}) plan.add_f32(*tensor, {rows, delta_size});
+  plan.add_f32(z, {rows, delta_size});
+  add_input(delta, {rows, delta_size});
   for (Tensor* tensor : {&b, &a}) plan.add_f32(*tensor, {rows, dims.linear_num_value_heads});
-  plan.add_f32(act, {rows, dims.intermediate_size});
+  add_input(act, {rows, dims.intermediate_size});
   if (dims.num_experts > 0) {
     const int64_t slots = dims.num_experts_per_tok;
     plan.add_f32(router_logits, {rows, dims.num_experts});
@@ -96,8 +100,8 @@ void LayerScratch::allocate(GpuBackend& backend, const LayerDims& dims) {
     plan.add_f32(topk_weights, {rows, slots});
     plan.add(expert_offsets, DType::kI32, {dims.num_experts + 1});
     plan.add(expert_pairs, DType::kI32, {rows * slots});
-    plan.add_f32(expert_act, {rows, slots, dims.moe_intermediate_size});
-    plan.add_f32(shared_act, {rows, dims.shared_expert_intermediate_size});
+    add_input(expert_act, {rows, slots, dims.moe_intermediate_size});
+    add_input(shared_act, {rows, dims.shared_expert_intermediate_size});
     plan.add_f32(shared, {rows, dims.hidden_size});
     plan.add_f32(shared_gate, {rows, 1});
   }

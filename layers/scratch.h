@@ -9,7 +9,7 @@
 
 namespace foretoken {
 
-/// Sizes that decide how large the intermediate activations are. A part that a model lacks is 0.
+/// Sizes and the dtype that decide how large the intermediate activations are. A part that a model lacks is 0.
 struct LayerDims {
   int64_t hidden_size = 0;
   int64_t num_attention_heads = 0;
@@ -26,10 +26,12 @@ struct LayerDims {
   int64_t shared_expert_intermediate_size = 0;
   bool norm_topk_prob = true;
   float rms_norm_eps = 1e-6F;
+  DType activation_dtype = DType::kF32;  // of the inputs of linear layers; all other activations are F32
 };
 
 /// Every tensor has `max_rows` rows; a pass over T rows uses the first T. Stages have tensors of their own, so the values of the
-/// last layer of a pass can be read afterwards. Owns its memory.
+/// last layer of a pass can be read afterwards. What linear layers read (input_norm, post_norm, attention, delta, act,
+/// expert_act, shared_act) has the activation dtype, everything else is F32. Owns its memory.
 class LayerScratch {
  public:
   /// `max_seq_len` bounds the context that attention splits over. Throws OutOfMemory.
@@ -52,7 +54,7 @@ class LayerScratch {
   Tensor z;               // [T, nv * dv]
   Tensor b;               // [T, nv]
   Tensor a;               // [T, nv]
-  Tensor delta;           // [T, nv * dv]
+  Tensor delta;           // [T, nv * dv], normed and gated
   Tensor act;             // [T, intermediate_size]
   Tensor router_logits;   // [T, E]
   Tensor topk_ids;        // [T, k] I32

@@ -11,12 +11,13 @@
 namespace foretoken {
 
 /// The sizes that layers need, from a config.
-[[nodiscard]] LayerDims layer_dims(const ModelConfig& config);
+[[nodiscard]] LayerDims layer_dims(const ModelConfig& config, DType activation_dtype = DType::kF32);
 
 struct TargetModelOptions {
   int64_t max_rows = 512;  // of one pass
   int64_t max_seq_len = 0;
   DType cache_dtype = DType::kBF16;
+  DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
 };
 
 /// Views of a sequence's memory by layer index: `kv` of full-attention layers, `recurrent` of linear-attention layers; others are
@@ -48,7 +49,7 @@ class TargetModel {
   /// Runs all layers; leaves hidden() and residual() of the rows. At kExact, row-invariant.
   void forward(CommandList& cmd, const TargetPass& pass, const TargetCaches& caches) const;
 
-  /// Hidden states after the final norm, [max_rows, hidden_size] F32: what the LM head sees.
+  /// Hidden states after the final norm, [max_rows, hidden_size] of the activation dtype: what the LM head sees.
   [[nodiscard]] const Tensor& hidden() const { return hidden_; }
   /// Hidden states before the final norm, [max_rows, hidden_size] F32.
   [[nodiscard]] const Tensor& residual() const { return residual_; }

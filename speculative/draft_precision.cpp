@@ -110,14 +110,15 @@ const PlannedTensor& planned_lm_head(const WeightPlan& plan) {
 }
 
 /// Whether the device makes FP8 blocks of such a matrix and drafts with them.
-Availability runs_fp8_lm_head(const OpTable& table, const PlannedTensor& lm_head) {
+Availability runs_fp8_lm_head(const GpuBackend& backend, const PlannedTensor& lm_head) {
+  const OpTable& table = backend.ops();
   const LinearWeight copy{.weight = Tensor::shape_only(DType::kE4M3, lm_head.shape),
                           .scale = Tensor::shape_only(DType::kF32, scale_shape(WeightFormat::kFp8Block, lm_head.shape)),
                           .global_scale = {},
                           .format = WeightFormat::kFp8Block};
   const QuantizeFp8Block quantize{
       .x = Tensor::shape_only(lm_head.dtype, lm_head.shape), .codes = copy.weight, .scale = copy.scale};
-  const LinearArgmax pick = linear_argmax_over(copy, 1);
+  const LinearArgmax pick = linear_argmax_over(copy, {.activation_dtype = backend.capabilities().activation_dtype({})});
   const Availability quantizes = table.availability(QuantizeFp8Block::schema().name(), &quantize);
   return quantizes ? table.availability(LinearArgmax::schema().name(), &pick) : quantizes;
 }
@@ -140,7 +141,7 @@ void choose_lm_head(const GpuBackend& backend, const WeightPlan& plan, const Dra
   const WeightFormatSupport fp8 = backend.capabilities().weight_format(WeightFormat::kFp8Block);
   if (!fp8.storable) return share("FP8: " + fp8.storable.reason());
   if (!fp8.fast) return share("FP8: " + fp8.fast.reason());
-  if (const Availability runs = runs_fp8_lm_head(backend.ops(), stored); !runs) return share("FP8: " + runs.reason());
+  if (const Availability runs = runs_fp8_lm_head(backend, stored); !runs) return share("FP8: " + runs.reason());
   formats.lm_head = WeightFormat::kFp8Block;
   formats.lm_head_reason = "drafts use an FP8 copy of the LM head, which this device is faster with";
 }

@@ -33,7 +33,7 @@ enum class HiddenKind : uint8_t { kPostNorm, kPreNorm };
 /// One call of propose, in device memory.
 struct DraftRequest {
   Tensor next_token_ids;  // [R] I32: t_{k+1} of the R rows that the proposer lacks, the newest token last; R >= 1
-  Tensor hidden;          // [R, hidden_size] F32: h_k of those rows
+  Tensor hidden;          // [R, hidden_size] F32 or BF16: h_k of those rows
   int64_t num_drafts = 1;
 };
 
@@ -64,8 +64,8 @@ class DraftProposer {
   /// it.
   [[nodiscard]] virtual std::unique_ptr<ProposerState> alloc_state(int64_t budget_tokens) = 0;
 
-  /// Appends a row for each of `next_token_ids` (host; [R]) with the hidden states [R, hidden_size] F32: the prompt during
-  /// prefill, and long stretches without drafts. Pair keys continue where the state's rows end.
+  /// Appends a row for each of `next_token_ids` (host; [R]) with the hidden states [R, hidden_size] F32 or BF16: the prompt
+  /// during prefill, and long stretches without drafts. Pair keys continue where the state's rows end.
   virtual void append_rows(Stream& stream, std::span<const int32_t> next_token_ids, const Tensor& hidden,
                            LinearPrecision precision, ProposerState& state) = 0;
 

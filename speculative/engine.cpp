@@ -56,6 +56,7 @@ Engine::Engine(EngineOptions options) : options_(std::move(options)) {
   open_model();
   backend_ = BackendRegistry::instance().open(options_.backend, {.num_threads = options_.num_threads});
   stream_ = backend_->create_stream();
+  choose_activation_dtype();
   choose_prefill_precision();
   decide_speculation();
 }
@@ -72,6 +73,14 @@ void Engine::open_model() {
   } else {
     notes_.emplace_back("this model has no tokenizer: token ids only");
   }
+}
+
+void Engine::choose_activation_dtype() {
+  const Capabilities& device = backend_->capabilities();
+  activation_dtype_ = device.activation_dtype(options_.activation_dtype);
+  if (options_.activation_dtype || device.activation_dtypes.size() == 1) return;
+  notes_.push_back("linear layers read " + std::string(to_string(activation_dtype_)) +
+                   " activations, which this device is fastest with");
 }
 
 void Engine::choose_prefill_precision() {
@@ -120,6 +129,7 @@ TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_to
           .prefill_chunk = options_.prefill_chunk,
           .prefill_precision = prefill_precision_,
           .cache_dtype = kv_dtype(),
+          .activation_dtype = activation_dtype_,
           .keep_logits = options_.keep_logits || options_.self_check,
           .override_drafts = options_.override_drafts};
 }
@@ -179,6 +189,7 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .max_drafts = options_.max_speculative_tokens,
                                    .max_append_rows = options_.prefill_chunk,
                                    .cache_dtype = draft_kv_dtype(),
+                                   .activation_dtype = activation_dtype_,
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,

@@ -27,6 +27,7 @@ struct EngineOptions {
   std::optional<DType> kv_dtype;                     // of the target: F32, BF16 or E4M3; nothing: BF16
   std::optional<DType> draft_kv_dtype;               // of the drafter; nothing: like the target's
   std::optional<LinearPrecision> prefill_precision;  // nothing: BF16 activations where the device is faster with them
+  std::optional<DType> activation_dtype;             // of the inputs of linear layers: F32 or BF16; nothing: the device's best
   int64_t max_speculative_tokens = 3;                // most drafts of a round, 0 .. 15; 0: no drafter
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
   HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
@@ -42,8 +43,8 @@ struct EngineOptions {
 class Engine {
  public:
   /// Opens the device and the model's files and checks them; reads no weights yet. Throws InvalidArgument (options, no such
-  /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required, a draft precision that
-  /// the device cannot use).
+  /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required, activations or a draft
+  /// precision that the device cannot use).
   explicit Engine(EngineOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -73,6 +74,7 @@ class Engine {
   [[nodiscard]] DType kv_dtype() const { return options_.kv_dtype.value_or(DType::kBF16); }
   [[nodiscard]] DType draft_kv_dtype() const { return options_.draft_kv_dtype.value_or(kv_dtype()); }
   [[nodiscard]] LinearPrecision prefill_precision() const { return prefill_precision_; }
+  [[nodiscard]] DType activation_dtype() const { return activation_dtype_; }
 
   [[nodiscard]] GpuBackend& backend() { return *backend_; }
   [[nodiscard]] Stream& stream() { return *stream_; }
@@ -90,6 +92,7 @@ class Engine {
   struct Loaded;
 
   void open_model();
+  void choose_activation_dtype();
   void choose_prefill_precision();
   void decide_speculation();
   void choose_draft_formats(const WeightPlan& plan);
@@ -108,6 +111,7 @@ class Engine {
   std::unique_ptr<WeightSource> source_;
   ModelConfig config_;
   std::optional<Tokenizer> tokenizer_;
+  DType activation_dtype_ = DType::kF32;
   LinearPrecision prefill_precision_ = LinearPrecision::kExact;
   std::string mtp_absent_reason_;
   bool speculates_ = false;

@@ -127,22 +127,19 @@ void GenerationRun::plain_round() {
 void GenerationRun::park_fresh_rows() {
   const auto fresh = static_cast<int64_t>(fresh_token_ids_.size());
   if (static_cast<int64_t>(backlog_token_ids_.size()) + fresh > kBacklogRows) flush_backlog();
-  const int64_t hidden_size = g_.runner_.model().config().hidden_size;
-  const Tensor backlog = g_.backlog_.tensor(DType::kF32, {kBacklogRows, hidden_size});
-  g_.stream_.copy(hidden_rows(0, fresh).view(), backlog.rows(static_cast<int64_t>(backlog_token_ids_.size()), fresh).view());
+  const Tensor parked = g_.backlog_.rows(static_cast<int64_t>(backlog_token_ids_.size()), fresh);
+  g_.stream_.copy(hidden_rows(0, fresh).view(), parked.view());
   backlog_token_ids_.insert(backlog_token_ids_.end(), fresh_token_ids_.begin(), fresh_token_ids_.end());
   fresh_token_ids_.clear();
 }
 
 void GenerationRun::flush_backlog() {
-  const int64_t hidden_size = g_.runner_.model().config().hidden_size;
-  const Tensor backlog = g_.backlog_.tensor(DType::kF32, {kBacklogRows, hidden_size});
   const auto total = static_cast<int64_t>(backlog_token_ids_.size());
   const int64_t step = g_.proposer_->max_append_rows();
   for (int64_t row = 0; row < total; row += step) {
     const int64_t rows = std::min(step, total - row);
     const auto ids = std::span(backlog_token_ids_).subspan(static_cast<size_t>(row), static_cast<size_t>(rows));
-    g_.proposer_->append_rows(g_.stream_, ids, backlog.rows(row, rows), LinearPrecision::kExact, *drafter_);
+    g_.proposer_->append_rows(g_.stream_, ids, g_.backlog_.rows(row, rows), LinearPrecision::kExact, *drafter_);
   }
   backlog_token_ids_.clear();
 }

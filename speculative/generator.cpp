@@ -31,8 +31,11 @@ double SpeculationStats::mean_tokens_per_round() const {
 Generator::Generator(GpuBackend& backend, Stream& stream, TargetRunner& runner, DraftProposer* proposer)
     : backend_(backend), stream_(stream), runner_(runner), proposer_(proposer) {
   if (proposer_ == nullptr) return;
-  const int64_t hidden_size = runner.model().config().hidden_size;
-  backlog_ = backend.allocate(dtype_bytes(DType::kF32, static_cast<size_t>(GenerationRun::kBacklogRows * hidden_size)));
+  const TargetModel& model = runner.model();
+  const DType dtype = (proposer->hidden_kind() == HiddenKind::kPostNorm ? model.hidden() : model.residual()).dtype();
+  const Shape shape{GenerationRun::kBacklogRows, model.config().hidden_size};
+  backlog_memory_ = backend.allocate(dtype_bytes(dtype, static_cast<size_t>(shape.num_elements())));
+  backlog_ = backlog_memory_.tensor(dtype, shape);
 }
 
 void Generator::enable_self_check(TargetRunner& shadow) {

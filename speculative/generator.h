@@ -93,7 +93,8 @@ class Generator {
   TargetRunner& runner_;
   DraftProposer* proposer_;
   TargetRunner* shadow_ = nullptr;
-  Buffer backlog_;  // hidden states of rounds without drafts, until the drafter takes them in
+  Buffer backlog_memory_;
+  Tensor backlog_;  // hidden states of rounds without drafts, until the drafter takes them in
 };
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 #include "speculative/mtp_head.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
 #include "layers/weight_operators.h"
@@ -12,12 +13,12 @@ size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// The sizes of the layer, once the device is known to run the head.
 LayerDims supported_dims(const GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights,
-                         const LinearWeight& lm_head, int64_t max_rows) {
-  const LayerDims dims = layer_dims(config);
+                         const LinearWeight& lm_head, const MtpHeadOptions& options) {
+  const LayerDims dims = layer_dims(config, options.activation_dtype);
   ops::require_any<Embedding, RopeTable>(backend, "mtp head");
-  require_linear(backend, "mtp head", "fc", weights.fc, {1, max_rows});
-  require_layer(backend, "mtp head", dims, weights.layer, {1, max_rows});
-  require_lm_head(backend, "mtp head", lm_head, {1});
+  require_linear(backend, "mtp head: fc", weights.fc, dims.activation_dtype, {1, options.max_rows});
+  require_layer(backend, "mtp head", dims, weights.layer, {1, options.max_rows});
+  require_lm_head(backend, "mtp head", lm_head, dims.activation_dtype, {1});
   return dims;
 }
 
@@ -25,13 +26,13 @@ LayerDims supported_dims(const GpuBackend& backend, const ModelConfig& config, c
 
 MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
                  const LinearWeight& lm_head, const MtpHeadOptions& options)
-    : dims_(supported_dims(backend, config, weights, lm_head, options.max_rows)),
+    : dims_(supported_dims(backend, config, weights, lm_head, options)),
       rope_theta_(config.rope_theta),
       options_(options),
       weights_(weights),
       embed_tokens_(embed_tokens),
       lm_head_(lm_head),
-      fused_draft_(fused_lm_head(backend.ops(), lm_head, {1})),
+      fused_draft_(fused_lm_head(backend.ops(), lm_head, options.activation_dtype, {1})),
       scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype),
       layer_(dims_, weights.layer, scratch_) {
   if (!layer_.is_full_attention()) throw Error(ErrorCode::kInternalError, "the layer of an MTP head must be full attention");
@@ -41,29 +42,31 @@ MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeight
 void MtpHead::allocate(GpuBackend& backend) {
   const int64_t rows = options_.max_rows;
   const int64_t hidden_size = dims_.hidden_size;
-  size_t offset = 0;
-  const auto place = [&](int64_t columns) {
-    const size_t begin = offset;
-    offset += aligned(dtype_bytes(DType::kF32, static_cast<size_t>(rows * columns)));
-    return begin;
+  struct Item {
+    Tensor& tensor;
+    DType dtype;
+    int64_t columns;
+    size_t offset = 0;
   };
-  const size_t embedding = place(hidden_size);
-  const size_t joined = place(2 * hidden_size);
-  const size_t residual = place(hidden_size);
-  const size_t hidden = place(hidden_size);
-  const size_t cos_sin = place(dims_.rotary_dim);
-  activations_ = backend.allocate(offset);
-  embedding_ = activations_.tensor(DType::kF32, {rows, hidden_size}, embedding);
-  joined_ = activations_.tensor(DType::kF32, {rows, 2 * hidden_size}, joined);
-  residual_ = activations_.tensor(DType::kF32, {rows, hidden_size}, residual);
-  hidden_ = activations_.tensor(DType::kF32, {rows, hidden_size}, hidden);
-  cos_sin_ = activations_.tensor(DType::kF32, {rows, dims_.rotary_dim}, cos_sin);
+  std::array<Item, 5> items{{{embedding_, DType::kF32, hidden_size},
+                             {joined_, dims_.activation_dtype, 2 * hidden_size},
+                             {residual_, DType::kF32, hidden_size},
+                             {hidden_, dims_.activation_dtype, hidden_size},
+                             {cos_sin_, DType::kF32, dims_.rotary_dim}}};
+  size_t bytes = 0;
+  for (Item& item : items) {
+    item.offset = bytes;
+    bytes += aligned(dtype_bytes(item.dtype, static_cast<size_t>(rows * item.columns)));
+  }
+  activations_ = backend.allocate(bytes);
+  for (const Item& item : items) item.tensor = activations_.tensor(item.dtype, {rows, item.columns}, item.offset);
 
   const OpTable& table = backend.ops();
+  const PassKind pass{.rows = rows, .precision = LinearPrecision::kBF16, .activation_dtype = dims_.activation_dtype};
   const size_t prefill = aligned(
-      std::max(prefill_workspace_bytes(table, dims_, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, rows)));
+      std::max(prefill_workspace_bytes(table, dims_, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, pass)));
   const size_t logits = dtype_bytes(DType::kF32, static_cast<size_t>(lm_head_.out_features()));
-  const size_t head = fused_draft_ ? lm_head_workspace_bytes(table, lm_head_, 1) : logits;
+  const size_t head = fused_draft_ ? lm_head_workspace_bytes(table, lm_head_, dims_.activation_dtype, 1) : logits;
   if (prefill + head == 0) return;
   workspaces_ = backend.allocate(prefill + head);
   if (prefill > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill)});

@@ -15,13 +15,14 @@ struct MtpHeadOptions {
   int64_t max_rows = 512;
   int64_t max_seq_len = 0;
   DType cache_dtype = DType::kBF16;
+  DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   ChainKind chain = ChainKind::kPostNorm;
 };
 
 /// Rows of one pass of the head.
 struct MtpPass {
   Tensor next_token_ids;  // [T] I32
-  Tensor hidden;          // [T, hidden_size] F32, the target's or the chain's
+  Tensor hidden;          // [T, hidden_size] F32 or BF16, the target's or the chain's
   StepView view;          // positions and slots of the T rows; seq_lens and query_start_loc of the one row that attends
   LinearPrecision precision = LinearPrecision::kExact;
 };
@@ -44,7 +45,8 @@ class MtpHead {
   void write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;
 
   /// Writes the cache rows of all T rows and drafts from the last one: token_id [1] I32, logprob [1] F32 or absent, always
-  /// absent without fused_draft(). Returns the chain input for the next pass, [1, hidden_size].
+  /// absent without fused_draft(). Returns the chain input for the next pass, [1, hidden_size]: of the activation dtype after the
+  /// final norm, F32 before it.
   Tensor draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id, const Tensor& logprob) const;
 
   // Activations of the last pass, for tests: [max_rows, ...] each.

@@ -26,6 +26,7 @@ MtpHeadOptions head_options(const MtpProposerOptions& options) {
   return {.max_rows = std::max(options.max_append_rows, options.max_drafts + 1),
           .max_seq_len = options.max_seq_len,
           .cache_dtype = options.cache_dtype,
+          .activation_dtype = options.activation_dtype,
           .chain = options.chain};
 }
 

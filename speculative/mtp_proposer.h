@@ -23,7 +23,8 @@ struct MtpProposerOptions {
   int32_t max_sequences = 1;  // states alive at once
   int64_t max_drafts = 15;    // of one propose
   int64_t max_append_rows = 512;
-  DType cache_dtype = DType::kBF16;  // F32, BF16 or E4M3 with the scales of kv_scales
+  DType cache_dtype = DType::kBF16;      // F32, BF16 or E4M3 with the scales of kv_scales
+  DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   int32_t block_size = 16;
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;

@@ -46,7 +46,7 @@ const TargetRunnerOptions& supported_options(const GpuBackend& backend, const Li
   if (options.override_drafts) ops::require_any<OverrideTokens>(backend, "target steps");
   if (options.keep_logits) {
     ops::require_any<Argmax>(backend, "target steps");
-    require_linear(backend, "target steps", "lm_head", lm_head, {1, TargetRunner::kMaxVerifyRows});
+    require_linear(backend, "target steps: lm_head", lm_head, options.activation_dtype, {1, TargetRunner::kMaxVerifyRows});
   }
   return options;
 }
@@ -87,7 +87,8 @@ TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfi
       model_(backend, config, weights,
              {.max_rows = std::max(options.prefill_chunk, kMaxVerifyRows),
               .max_seq_len = options.max_seq_len,
-              .cache_dtype = options.cache_dtype}),
+              .cache_dtype = options.cache_dtype,
+              .activation_dtype = options.activation_dtype}),
       kv_cache_(backend, kv_config(config, options)),
       states_(backend, state_config(config, options)),
       caches_(cache_views(config, kv_cache_, states_)) {

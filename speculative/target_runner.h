@@ -20,7 +20,8 @@ struct TargetRunnerOptions {
   int32_t max_sequences = 1;    // alive at once
   int64_t prefill_chunk = 512;  // rows of one prefill pass
   LinearPrecision prefill_precision = LinearPrecision::kExact;
-  DType cache_dtype = DType::kBF16;  // F32, BF16 or E4M3 with the scales of kv_scales
+  DType cache_dtype = DType::kBF16;      // F32, BF16 or E4M3 with the scales of kv_scales
+  DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   int32_t block_size = 16;
   bool keep_logits = false;      // write the logits of every row (self-check, tests) instead of picks only
   bool override_drafts = false;  // verify steps replace drafts by forced_token_ids() where those are not -1

@@ -59,6 +59,7 @@ struct AcceptanceReport {
   std::string backend;
   std::string device;
   std::string prefill_precision;
+  std::string activations;
   std::string kv_dtype;
   std::string draft_kv_dtype;
   size_t num_prompts = 0;
@@ -177,18 +178,25 @@ std::string to_json(const AcceptanceReport& report) {
                             {"prefix_acceptance", shares},
                             {"loss", losses}});
   }
-  const Json json{{"model", report.model},         {"backend", report.backend},
-                  {"device", report.device},       {"prefill_precision", report.prefill_precision},
-                  {"kv_dtype", report.kv_dtype},   {"draft_kv_dtype", report.draft_kv_dtype},
-                  {"prompts", report.num_prompts}, {"tokens", report.num_tokens},
-                  {"starts", checkpoint.starts},   {"combinations", combinations}};
+  const Json json{{"model", report.model},
+                  {"backend", report.backend},
+                  {"device", report.device},
+                  {"prefill_precision", report.prefill_precision},
+                  {"activations", report.activations},
+                  {"kv_dtype", report.kv_dtype},
+                  {"draft_kv_dtype", report.draft_kv_dtype},
+                  {"prompts", report.num_prompts},
+                  {"tokens", report.num_tokens},
+                  {"starts", checkpoint.starts},
+                  {"combinations", combinations}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 std::string to_table(const AcceptanceReport& report) {
   const PrefixAcceptance& checkpoint = report.combinations.front().acceptance;
-  std::string out = fmt::format("{} on {} ({}), prefill {}, KV cache {}, of the drafter {}\n", report.model, report.device,
-                                report.backend, report.prefill_precision, report.kv_dtype, report.draft_kv_dtype);
+  std::string out =
+      fmt::format("{} on {} ({}), prefill {}, activations {}, KV cache {}, of the drafter {}\n", report.model, report.device,
+                  report.backend, report.prefill_precision, report.activations, report.kv_dtype, report.draft_kv_dtype);
   out += fmt::format("{} prompts, {} tokens, {} starts; share of starts whose first j drafts hold (loss)\n\n", report.num_prompts,
                      report.num_tokens, checkpoint.starts);
   out += fmt::format("{:<10} {:<10} {:>9}", "head", "LM head", "MB/draft");
@@ -221,8 +229,9 @@ int run_bench_acceptance(const Options& options) {
                           .backend = engine.backend().capabilities().backend,
                           .device = engine.backend().capabilities().device_name,
                           .prefill_precision = std::string(precision_name(engine.prefill_precision())),
-                          .kv_dtype = std::string(kv_dtype_name(engine.kv_dtype())),
-                          .draft_kv_dtype = std::string(kv_dtype_name(engine.draft_kv_dtype())),
+                          .activations = std::string(dtype_name(engine.activation_dtype())),
+                          .kv_dtype = std::string(dtype_name(engine.kv_dtype())),
+                          .draft_kv_dtype = std::string(dtype_name(engine.draft_kv_dtype())),
                           .combinations = combinations(options, engine, *plan)};
   const Prompts prompts = read_prompts(options, engine);
   report.num_prompts = prompts.size();

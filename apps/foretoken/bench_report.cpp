@@ -109,6 +109,7 @@ std::string to_json(const BenchReport& report) {
                   {"device", report.device},
                   {"threads", report.num_threads},
                   {"prefill_precision", report.prefill_precision},
+                  {"activations", report.activations},
                   {"kv_dtype", report.kv_dtype},
                   {"draft_kv_dtype", report.draft_kv_dtype},
                   {"draft_precision", report.draft ? draft_json(*report.draft) : Json()},
@@ -125,9 +126,9 @@ std::string to_json(const BenchReport& report) {
 }
 
 std::string to_table(const BenchReport& report) {
-  std::string out =
-      fmt::format("{} on {} ({}), {} threads, prefill {}, KV cache {}, of the drafter {}\n", report.model, report.device,
-                  report.backend, report.num_threads, report.prefill_precision, report.kv_dtype, report.draft_kv_dtype);
+  std::string out = fmt::format("{} on {} ({}), {} threads, prefill {}, activations {}, KV cache {}, of the drafter {}\n",
+                                report.model, report.device, report.backend, report.num_threads, report.prefill_precision,
+                                report.activations, report.kv_dtype, report.draft_kv_dtype);
   if (report.draft) out += fmt::format("draft head: {}\n", stored_text(*report.draft));
   out += fmt::format("{} prompt tokens, {} generated, medians of {} runs", report.prompt_tokens, report.max_tokens,
                      report.series.front().runs.size());

@@ -26,6 +26,7 @@ struct BenchReport {
   std::string device;
   uint32_t num_threads = 0;
   std::string prefill_precision;
+  std::string activations;
   std::string kv_dtype;
   std::string draft_kv_dtype;
   int64_t prompt_tokens = 0;

@@ -51,6 +51,7 @@ std::string to_json(const DraftChainReport& report) {
                   {"backend", report.backend},
                   {"device", report.device},
                   {"threads", report.num_threads},
+                  {"activations", report.activations},
                   {"draft_kv_dtype", report.draft_kv_dtype},
                   {"draft_precision", draft_json(report.draft)},
                   {"context_tokens", report.context_tokens},
@@ -62,8 +63,8 @@ std::string to_json(const DraftChainReport& report) {
 }
 
 std::string to_table(const DraftChainReport& report) {
-  std::string out = fmt::format("{} on {} ({}), {} threads, KV cache of the drafter {}\n", report.model, report.device,
-                                report.backend, report.num_threads, report.draft_kv_dtype);
+  std::string out = fmt::format("{} on {} ({}), {} threads, activations {}, KV cache of the drafter {}\n", report.model,
+                                report.device, report.backend, report.num_threads, report.activations, report.draft_kv_dtype);
   out += fmt::format("draft head: {}\n", stored_text(report.draft));
   out += fmt::format("{} tokens in the drafter's cache, medians of {} chains\n", report.context_tokens, report.repeat);
   out += fmt::format("measured read bandwidth {:.1f} GB/s ({})\n\n", report.read_bandwidth.bytes_per_second / 1e9,

@@ -26,6 +26,7 @@ struct DraftChainReport {
   std::string backend;
   std::string device;
   uint32_t num_threads = 0;
+  std::string activations;
   std::string draft_kv_dtype;
   DraftReport draft;
   int64_t context_tokens = 0;  // in the drafter's cache before each chain

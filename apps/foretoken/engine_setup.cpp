@@ -21,7 +21,7 @@ std::optional<DType> activations_option(const Options& options) {
   }
 }
 
-std::string_view kv_dtype_name(DType dtype) {
+std::string_view dtype_name(DType dtype) {
   if (dtype == DType::kE4M3) return "fp8";
   return dtype == DType::kF32 ? "f32" : "bf16";
 }
@@ -35,6 +35,7 @@ EngineOptions common_options(const Options& options) {
   if (options.has("model") && engine.model.empty()) options.fail("option --model: expected a folder or synth:NAME, got nothing");
   engine.backend = options.text("backend").value_or("");
   engine.num_threads = static_cast<int>(options.integer("threads", 0, 1024));
+  engine.activation_dtype = activations_option(options);
   engine.draft_kv_dtype = kv_dtype_option(options, "draft-kv-dtype");
   const bool pre_chain = options.choice("draft-chain", {"post", "pre"}) == 1;
   engine.draft_chain = pre_chain ? ChainKind::kPreNorm : ChainKind::kPostNorm;

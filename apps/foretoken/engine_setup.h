@@ -23,8 +23,8 @@ namespace foretoken::cli {
 /// --activations; nothing for auto. Throws UsageError.
 [[nodiscard]] std::optional<DType> activations_option(const Options& options);
 
-/// "f32", "bf16", "fp8".
-[[nodiscard]] std::string_view kv_dtype_name(DType dtype);
+/// "f32", "bf16", "fp8", as options have them.
+[[nodiscard]] std::string_view dtype_name(DType dtype);
 
 /// --draft-precision, --draft-fc, --draft-experts and --draft-lm-head, one value each. Throws UsageError.
 [[nodiscard]] DraftPrecision draft_precision_options(const Options& options);

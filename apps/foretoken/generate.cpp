@@ -127,8 +127,9 @@ int run_generate(const Options& options) {
 
   GenerationReport report{.model = engine.model_name(),
                           .backend = engine.backend().capabilities().backend,
-                          .kv_dtype = std::string(kv_dtype_name(engine.kv_dtype())),
-                          .draft_kv_dtype = std::string(kv_dtype_name(engine.draft_kv_dtype())),
+                          .activations = std::string(dtype_name(engine.activation_dtype())),
+                          .kv_dtype = std::string(dtype_name(engine.kv_dtype())),
+                          .draft_kv_dtype = std::string(dtype_name(engine.draft_kv_dtype())),
                           .prompt_tokens = static_cast<int64_t>(prompt.size()),
                           .load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
                           .speculative_tokens = engine.can_speculate() ? wanted.speculative_tokens : 0,

@@ -60,6 +60,7 @@ std::string to_json(const GenerationReport& report) {
   const GenerationTiming& timing = result.timing;
   Json json{{"model", report.model},
             {"backend", report.backend},
+            {"activations", report.activations},
             {"kv_dtype", report.kv_dtype},
             {"draft_kv_dtype", report.draft_kv_dtype},
             {"prompt_tokens", report.prompt_tokens},

@@ -21,6 +21,7 @@ struct PlainComparison {
 struct GenerationReport {
   std::string model{};
   std::string backend{};
+  std::string activations{};
   std::string kv_dtype{};
   std::string draft_kv_dtype{};
   int64_t prompt_tokens = 0;

@@ -128,8 +128,8 @@ void print_json(const ModelFiles& files, const Needs& needs) {
       {"modules", modules},
       {"memory_bytes",
        {{"context", needs.context},
-        {"kv_dtype", kv_dtype_name(needs.kv_dtype)},
-        {"draft_kv_dtype", kv_dtype_name(needs.draft_kv_dtype)},
+        {"kv_dtype", dtype_name(needs.kv_dtype)},
+        {"draft_kv_dtype", dtype_name(needs.draft_kv_dtype)},
         {"target_weights", weights.target_bytes},
         {"draft_weights", weights.draft_bytes},
         {"target_kv", needs.kv_bytes},
@@ -160,7 +160,7 @@ void print_text(const ModelFiles& files, const Needs& needs, bool list_tensors) 
                to_string(part.format), part.num_parameters, megabytes(part.bytes), megabytes(part.step_bytes));
   }
   fmt::print("\nmemory for one sequence of {} tokens, KV cache of the target {}, of the drafter {}\n", needs.context,
-             kv_dtype_name(needs.kv_dtype), kv_dtype_name(needs.draft_kv_dtype));
+             dtype_name(needs.kv_dtype), dtype_name(needs.draft_kv_dtype));
   const std::vector<std::pair<std::string_view, uint64_t>> rows{
       {"target weights", weights.target_bytes}, {"draft head weights", weights.draft_bytes},
       {"target KV cache", needs.kv_bytes},      {"drafter KV cache", needs.draft_kv_bytes},

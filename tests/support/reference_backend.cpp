@@ -98,6 +98,7 @@ ReferenceBackend::ReferenceBackend(OpTable table) : table_(std::move(table)) {
   capabilities_.backend = "reference";
   capabilities_.device_name = "float64 references";
   capabilities_.instruction_set = "none";
+  capabilities_.activation_dtypes = {DType::kF32, DType::kBF16};
   for (const WeightFormat format :
        {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4}) {
     const Availability slow = Availability::no("float64 arithmetic");

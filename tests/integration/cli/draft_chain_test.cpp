@@ -34,6 +34,7 @@ TEST(BenchDraft, MeasuresChainsOfEachLength) {
   EXPECT_EQ(report["backend"], "cpu");
   EXPECT_EQ(report["context_tokens"], 40);
   EXPECT_EQ(report["repeat"], 3);
+  EXPECT_EQ(report["activations"], "f32");
   EXPECT_EQ(report["draft_kv_dtype"], "f32");
   EXPECT_EQ(report["draft_precision"]["stored"]["lm_head"], "bf16");
   ASSERT_EQ(report["chains"].size(), 2U);  // a length that is there twice is measured once

@@ -31,6 +31,7 @@ const std::vector<Command>& commands() {
         "--backend",
         "--threads",
         "--prefill-precision",
+        "--activations",
         "--kv-dtype",
         "--compare",
         "--json",

@@ -48,8 +48,8 @@ class Loaded {
 TEST(MissingOperator, OneRowKernelsAreNotEnoughToVerify) {
   Loaded loaded("tiny-dense", {.device_name = "device for one row", .one_row_only = {WeightFormat::kBF16}});
   EXPECT_THAT(loaded.refusal_of_runner(),
-              AllOf(HasSubstr("target layer 0: in_proj_qkv (bf16)"), HasSubstr("linear on device for one row"),
-                    HasSubstr("bf16 weights take one row")));
+              AllOf(HasSubstr("target layer 0: in_proj_qkv (bf16), in_proj_z (bf16)"),
+                    HasSubstr("linear_group on device for one row"), HasSubstr("bf16 weights take one row")));
   EXPECT_THAT(loaded.refusal_of_head(), AllOf(HasSubstr("mtp head: fc (bf16)"), HasSubstr("linear on device for one row"),
                                               HasSubstr("bf16 weights take one row")));
 }

@@ -38,6 +38,7 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                            .prefill_chunk = options.prefill_chunk,
                                            .prefill_precision = options.prefill_precision,
                                            .cache_dtype = options.cache_dtype,
+                                           .activation_dtype = options.activation_dtype,
                                            .keep_logits = options.keep_logits || options.self_check,
                                            .override_drafts = options.override_drafts};
   runner_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options);
@@ -47,6 +48,7 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .max_drafts = options.max_drafts,
                                                        .max_append_rows = options.max_append_rows,
                                                        .cache_dtype = options.draft_cache_dtype.value_or(options.cache_dtype),
+                                                       .activation_dtype = options.activation_dtype,
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
                                                        .measure_log_probabilities = options.log_probabilities});

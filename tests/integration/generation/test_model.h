@@ -18,6 +18,7 @@ struct TestModelOptions {
   DType cache_dtype = DType::kF32;
   std::optional<DType> draft_cache_dtype{};  // nothing: like cache_dtype
   LinearPrecision prefill_precision = LinearPrecision::kExact;
+  DType activation_dtype = DType::kF32;  // golden values are those of float32 activations
   int64_t prefill_chunk = 512;
   int64_t max_append_rows = 512;
   int64_t max_seq_len = 3400;
