@@ -38,6 +38,11 @@ struct RowAddress {
   uintptr_t codes;
   uintptr_t scales;  // those along K
 
+  /// Of the block at column k of a row that begins here.
+  template <class Row>
+  FORETOKEN_SIMD_INLINE RowAddress at(size_t k) const {
+    return {codes + k / Row::kBlock * Row::kBlockBytes, scales + k / Row::kBlock * Row::kBlockScaleBytes};
+  }
   FORETOKEN_SIMD_INLINE RowAddress operator-(RowAddress other) const { return {codes - other.codes, scales - other.scales}; }
   static FORETOKEN_SIMD_INLINE void prefetch(uintptr_t address) { __builtin_prefetch(pointer<const char>(address), 0, 2); }
 };
@@ -165,59 +170,74 @@ struct Accumulators {
   }
   /// sums[r * kMaxTileColumns + c] = reduce_add(lanes[r][c]).
   FORETOKEN_SIMD_INLINE void reduce(float* sums) const {
-    size_t reduced = 0;
+    if constexpr (kCols % 4 == 0) {
+      size_t reduced = 0;
 #if defined(__AVX512F__)
-    if constexpr (kRows >= 4 && kCols == 4) {
-      reduce_add_sixteen(lanes[0], kCols, sums, kMaxTileColumns);
-      reduced = 4;
-    }
+      if constexpr (kRows >= 4 && kCols == 4) {
+        reduce_add_sixteen(lanes[0], kCols, sums, kMaxTileColumns);
+        reduced = 4;
+      }
 #endif
 #pragma GCC unroll 8
-    for (size_t r = reduced; r < kRows; ++r) {
-      float* row = sums + r * kMaxTileColumns;
-      if constexpr (kCols % 4 == 0) {
+      for (size_t r = reduced; r < kRows; ++r) {
 #pragma GCC unroll 8
-        for (size_t c = 0; c < kCols; c += 4) reduce_add_four(lanes[r] + c, row + c);
-      } else {
-#pragma GCC unroll 8
-        for (size_t c = 0; c < kCols; ++c) row[c] = reduce_add(lanes[r][c]);
+        for (size_t c = 0; c < kCols; c += 4) reduce_add_four(lanes[r] + c, sums + r * kMaxTileColumns + c);
       }
+    } else if constexpr (kCols == 2) {
+#pragma GCC unroll 8
+      for (size_t r = 0; r < kRows; r += 2) {
+        const size_t next = r + 1 < kRows ? r + 1 : r;
+        const F32x16 pairs[4] = {lanes[r][0], lanes[r][1], lanes[next][0], lanes[next][1]};
+        float four[4];
+        reduce_add_four(pairs, four);
+        __builtin_memcpy(sums + r * kMaxTileColumns, four, 2 * sizeof(float));
+        __builtin_memcpy(sums + next * kMaxTileColumns, four + 2, 2 * sizeof(float));
+      }
+    } else {
+      static_assert(kCols == 1);
+      for (size_t r = 0; r < kRows; ++r) sums[r * kMaxTileColumns] = reduce_add(lanes[r][0]);
     }
   }
 };
 
-/// Prefetches weights in the order of their addresses while kCols rows before them are read.
+/// Prefetches weights in the order of their addresses while kCols rows before them are read: from where the next rows begin, or
+/// the last of them would come too late, and a little farther, for memory is slow.
 template <class Row, size_t kCols>
-struct NextRows {
-  RowAddress next;
+class NextRows {
+ public:
+  explicit NextRows(RowAddress next)
+      : next_{next.codes + kAhead, next.scales + kAhead / Row::kBlockBytes * Row::kBlockScaleBytes} {}
 
   /// With block k / Row::kBlock.
   FORETOKEN_SIMD_INLINE void prefetch(size_t k) const {
     constexpr size_t kBytes = kCols * Row::kBlockBytes;
     constexpr size_t kScaleBytes = kCols * Row::kBlockScaleBytes;
 #pragma GCC unroll 16
-    for (size_t line = 0; line < kBytes; line += 64) RowAddress::prefetch(next.codes + k / Row::kBlock * kBytes + line);
+    for (size_t line = 0; line < kBytes; line += 64) RowAddress::prefetch(next_.codes + k / Row::kBlock * kBytes + line);
 #pragma GCC unroll 16
     for (size_t line = 0; line < kScaleBytes; line += 64)
-      RowAddress::prefetch(next.scales + k / Row::kBlock * kScaleBytes + line);
+      RowAddress::prefetch(next_.scales + k / Row::kBlock * kScaleBytes + line);
   }
+
+ private:
+  static constexpr size_t kAhead = 8192;
+  RowAddress next_;
 };
 
-/// Prefetches the same columns of kCols other rows.
+/// Prefetches a part of kCols other rows.
 template <class Row, size_t kCols>
 struct NextColumns {
-  RowAddress next;
+  RowAddress next;   // of the first row's part
   RowAddress bytes;  // of a row
+  size_t begin;      // where the part of the present rows begins
 
   FORETOKEN_SIMD_INLINE void prefetch(size_t k) const {
+    const RowAddress block = next.template at<Row>(k - begin);
 #pragma GCC unroll 8
     for (size_t c = 0; c < kCols; ++c) {
-      const uintptr_t codes = next.codes + c * bytes.codes + k / Row::kBlock * Row::kBlockBytes;
 #pragma GCC unroll 4
-      for (size_t line = 0; line < Row::kBlockBytes; line += 64) RowAddress::prefetch(codes + line);
-      if constexpr (Row::kBlockScaleBytes > 0) {
-        RowAddress::prefetch(next.scales + c * bytes.scales + k / Row::kBlock * Row::kBlockScaleBytes);
-      }
+      for (size_t line = 0; line < Row::kBlockBytes; line += 64) RowAddress::prefetch(block.codes + c * bytes.codes + line);
+      if constexpr (Row::kBlockScaleBytes > 0) RowAddress::prefetch(block.scales + c * bytes.scales);
     }
   }
 };
@@ -266,12 +286,20 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
       load_rows(c0, w);
       Accumulators<kRows, kCols> acc;
       acc.clear();
-      add_columns<XPieces>(acc, rows, w, 0, in_features, NextRows<Row, kCols>{weights.address_of(first + c0 + kCols)});
+      add_columns<XPieces>(acc, rows, w, 0, in_features, NextRows<Row, kCols>(weights.address_of(first + c0 + kCols)));
       store_sums(acc, w, sums + c0);
     }
   } else {
     Accumulators<kRows, kCols> partial[kMaxTileColumns / kCols];
     const RowAddress row_bytes = weights.address_of(1) - weights.address_of(0);
+    // Two groups of columns later: in this part of the rows, in the next one, or in the first one of the next tile.
+    const auto next_of = [&](size_t c0, size_t begin, size_t end) {
+      const size_t later = c0 + 2 * kCols;
+      if (later < columns)
+        return NextColumns<Row, kCols>{weights.address_of(first + later).template at<Row>(begin), row_bytes, begin};
+      if (end == in_features) return NextColumns<Row, kCols>{weights.address_of(first + later), row_bytes, begin};
+      return NextColumns<Row, kCols>{weights.address_of(first + later - columns).template at<Row>(end), row_bytes, begin};
+    };
     for (size_t begin = 0; begin < in_features; begin += kColumnsInCache<kRows>) {
       const size_t end = smaller(begin + kColumnsInCache<kRows>, in_features);
       for (size_t c0 = 0; c0 < columns; c0 += kCols) {
@@ -283,8 +311,7 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
         } else {
           acc = partial[c0 / kCols];
         }
-        const NextColumns<Row, kCols> next{weights.address_of(first + c0 + kCols), row_bytes};
-        add_columns<XPieces>(acc, rows, w, begin, end, next);
+        add_columns<XPieces>(acc, rows, w, begin, end, next_of(c0, begin, end));
         if (end == in_features) {
           store_sums(acc, w, sums + c0);
         } else {

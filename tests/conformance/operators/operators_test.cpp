@@ -45,7 +45,8 @@ TEST_P(CpuOperator, Conforms) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, CpuOperator,
-                         testing::Combine(testing::ValuesIn(conformance_ops()), testing::Values("scalar", "avx2", "avx512", "avx512_vnni")),
+                         testing::Combine(testing::ValuesIn(conformance_ops()),
+                                          testing::Values("scalar", "avx2", "avx512", "avx512_vnni")),
                          [](const auto& param) { return std::get<0>(param.param) + "_" + std::get<1>(param.param); });
 
 class LateOperator : public testing::TestWithParam<std::string> {};

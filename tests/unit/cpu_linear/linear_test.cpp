@@ -136,6 +136,31 @@ TEST_P(CpuLinear, AgreesWithFloat64) {
   }
 }
 
+TEST_P(CpuLinear, InfinitiesAndNanComeOutAsFloat64HasThem) {
+  const auto [isa, k] = GetParam();
+  for (const TestFormat& format : formats_of(isa, k)) {
+    SCOPED_TRACE(format.kernel_suffix());
+    Problem problem(format, k, 37);
+    problem.x[3] = kNan;
+    problem.x[k + 1] = kInf;
+    problem.x[2 * k + 4] = -kInf;
+    problem.x[3 * k + 2] = 1e30F;
+    problem.x[4 * k + 2] = 1e-42F;
+    const std::vector<float> out = run_linear(isa, problem, 0, 5, {.row_tile = 5, .column_tile = 16, .pieces = 1});
+    for (size_t row = 0; row < 5; ++row) {
+      for (size_t n = 0; n < problem.n; ++n) {
+        const double expected = problem.dot(row, problem.w, n);
+        const float got = out[row * problem.n + n];
+        EXPECT_EQ(std::isnan(got), std::isnan(expected)) << row << ", " << n;
+        EXPECT_EQ(std::isinf(got), std::isinf(expected)) << row << ", " << n;
+        if (std::isinf(expected)) {
+          EXPECT_EQ(std::signbit(got), std::signbit(expected)) << row << ", " << n;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, CpuLinear,
                          testing::Combine(testing::ValuesIn(isas_of_this_machine()),
                                           testing::Values<size_t>(5, 64, 96, 192, 512, 1000, 1003, 2576)),
