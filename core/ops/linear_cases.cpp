@@ -13,7 +13,20 @@ struct LinearShape {
   DType dtype = DType::kF32;
   bool strided = false;
   LinearPrecision precision = LinearPrecision::kExact;
+  bool f32_out = false;  // whatever the activations are
 };
+
+/// A shape with BF16 activations and exact results.
+constexpr LinearShape bf16_rows(int64_t num_tokens, int64_t in_features, int64_t out_features, case_parts::WeightKind weight = {},
+                                bool strided = false) {
+  return {.num_tokens = num_tokens,
+          .in_features = in_features,
+          .out_features = out_features,
+          .weight = weight,
+          .dtype = DType::kBF16,
+          .strided = strided,
+          .f32_out = true};
+}
 
 using case_parts::WeightKind;
 constexpr WeightKind kF32Weight{.format = WeightFormat::kF32};
@@ -92,22 +105,46 @@ constexpr LinearShape kShapes[] = {
     {16, 1024, 64, kNvfp4},
     {33, 512, 98, kNvfp4G2},
     {64, 192, 96, kNvfp4, DType::kF32, false, LinearPrecision::kBF16},
+    bf16_rows(1, 2048, 1000),
+    bf16_rows(8, 512, 5000),
+    bf16_rows(3, 1088, 333, kBF16Weight, true),
+    bf16_rows(9, 2048, 70),
+    bf16_rows(2, 17408, 33),
+    bf16_rows(17, 5120, 24),
+    bf16_rows(1, 2048, 333, kFp8Row),
+    bf16_rows(8, 1024, 5000, kFp8RowBF16),
+    bf16_rows(5, 640, 97, kFp8Tensor, true),
+    bf16_rows(9, 17408, 24, kFp8Row),
+    bf16_rows(4, 2048, 300, kFp8Block),
+    bf16_rows(8, 1152, 2200, kFp8BlockBF16),
+    bf16_rows(6, 256, 96, kFp8Block32, true),
+    bf16_rows(7, 5120, 130, kFp8Block1),
+    bf16_rows(1, 2048, 333, kNvfp4),
+    bf16_rows(8, 1024, 5000, kNvfp4G2),
+    bf16_rows(3, 256, 9002, kNvfp4G2),
+    bf16_rows(5, 5120, 40, kNvfp4, true),
+    bf16_rows(9, 2560, 98, kNvfp4G2),
+    bf16_rows(2, 17408, 33, kNvfp4),
+    bf16_rows(4, 528, 65, kNvfp4),
 };
 
 std::string name_of(const LinearShape& shape) {
   using namespace case_parts;
   return sized("T", shape.num_tokens) + sized("_K", shape.in_features) + sized("_N", shape.out_features) + "_" +
          name_of(shape.weight) + (shape.strided ? "_strided" : "") +
-         (shape.precision == LinearPrecision::kBF16 ? "_prefill" : "") + activation_suffix(shape.dtype);
+         (shape.precision == LinearPrecision::kBF16 ? "_prefill" : "") + (shape.f32_out ? "_out-f32" : "") +
+         activation_suffix(shape.dtype);
 }
 
 /// What rounding the activations to BF16 may cost.
 double tolerance_of(const LinearShape& shape) { return shape.precision == LinearPrecision::kBF16 ? 1e-2 : 0.0; }
 
+/// The activations, or without `fill` the results.
 Tensor rows_of(OperandMaker& maker, const LinearShape& shape, int64_t width, const Fill& fill) {
   const Shape extents{shape.num_tokens, width};
-  if (shape.strided) return maker.strided(shape.dtype, extents, width + (width % 2 == 0 ? 32 : 3), fill);
-  return fill ? maker.input(shape.dtype, extents, fill) : maker.output(shape.dtype, extents);
+  const DType dtype = shape.f32_out && !fill ? DType::kF32 : shape.dtype;
+  if (shape.strided) return maker.strided(dtype, extents, width + (width % 2 == 0 ? 32 : 3), fill);
+  return fill ? maker.input(dtype, extents, fill) : maker.output(dtype, extents);
 }
 
 /// Dot products with unit activations have unit size.
@@ -224,6 +261,18 @@ std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
       {1, 1024, 300, kNvfp4},
       {8, 192, 500, kNvfp4G2},
       {3, 304, 333, kNvfp4, DType::kF32, true},
+      bf16_rows(1, 2048, 1000),
+      bf16_rows(8, 256, 9001),
+      bf16_rows(9, 1024, 487, kBF16Weight, true),
+      bf16_rows(5, 5120, 300),
+      bf16_rows(8, 1024, 3000, kFp8RowBF16),
+      bf16_rows(3, 640, 97, kFp8Tensor, true),
+      bf16_rows(4, 2048, 500, kFp8Block),
+      bf16_rows(1, 5120, 333, kFp8Block32),
+      bf16_rows(8, 256, 9002, kNvfp4G2),
+      bf16_rows(1, 2048, 333, kNvfp4),
+      bf16_rows(17, 512, 98, kNvfp4G2, true),
+      bf16_rows(4, 5120, 300, kNvfp4),
   };
   std::vector<OpCase<LinearArgmax>> list;
   for (const LinearShape& shape : kHeads) {
@@ -241,6 +290,12 @@ std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
   list.push_back(
       argmax_case("nan_row", {4, 192, 300}, with_patch(fill::normal(1.0), 192 + 3, 1, std::nan("")), fill::normal(0.1), true));
   list.push_back(argmax_case("large_values", {3, 192, 300}, fill::normal(1e3), fill::normal(1.0), false));
+  list.push_back(argmax_case("ties_act-bf16", bf16_rows(8, 256, 9000), fill::integers(-3, 3), repeated_rows(256, 50), true));
+  list.push_back(argmax_case("all_equal_act-bf16", bf16_rows(3, 64, 333), fill::constant(0.0), fill::normal(1.0), true));
+  list.push_back(argmax_case("nan_row_act-bf16", bf16_rows(4, 192, 300), with_patch(fill::normal(1.0), 192 + 3, 1, std::nan("")),
+                             fill::normal(0.1), true));
+  list.push_back(argmax_case("nan_weights_act-bf16", bf16_rows(4, 64, 3000), fill::normal(1.0),
+                             with_patch(fill::normal(0.1), 64 * 7, 64 * 40, std::nan("")), false));
   return list;
 }
 
