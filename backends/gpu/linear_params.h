@@ -71,6 +71,14 @@ struct LinearArgmaxCombineParams {
   uint32_t reserved;
 };
 
+struct LinearArgmaxLogitsParams {
+  uint64_t logits;     // [T, num_logits] F32
+  uint64_t token_ids;  // [T] I32
+  uint64_t logprobs;   // [T] F32, or 0
+  uint32_t num_logits;
+  uint32_t reserved;
+};
+
 /// moe_experts_up and moe_experts_down: grid.y is the slot among the experts that have pairs.
 struct MoeExpertsParams {
   WeightParams weight;      // [E, 2*I, H] gate rows first, or [E, H, I]

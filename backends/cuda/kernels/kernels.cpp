@@ -22,6 +22,7 @@ gpu::KernelList all_kernels() {
   add_bf16_stream_kernels(list);
   add_fp8_row_stream_kernels(list);
   add_fp8_block_stream_kernels(list);
+  add_nvfp4_stream_kernels(list);
   return list;
 }
 

@@ -21,5 +21,6 @@ void add_nvfp4_weight_kernels(gpu::KernelList& list);
 void add_bf16_stream_kernels(gpu::KernelList& list);
 void add_fp8_row_stream_kernels(gpu::KernelList& list);
 void add_fp8_block_stream_kernels(gpu::KernelList& list);
+void add_nvfp4_stream_kernels(gpu::KernelList& list);
 
 }  // namespace foretoken::cuda

@@ -2,6 +2,8 @@
 // mma.m16n8k16, and their scales.
 #pragma once
 
+#include "backends/cuda/kernels/e4m3_fragments.cuh"
+#include "backends/cuda/kernels/nvfp4_fragments.cuh"
 #include "backends/cuda/kernels/stream.cuh"
 
 namespace foretoken::cuda {
@@ -36,24 +38,6 @@ struct Bf16Stream : PlainStream {
     pairs[3] = codes.w;
   }
 };
-
-/// Four E4M3 codes as FP16, exactly.
-FORETOKEN_DEVICE void e4m3_to_half(uint32_t codes, uint32_t& low, uint32_t& high) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
-  asm("{\n.reg .b16 a, b;\nmov.b32 {a, b}, %2;\ncvt.rn.f16x2.e4m3x2 %0, a;\ncvt.rn.f16x2.e4m3x2 %1, b;\n}"
-      : "=r"(low), "=r"(high)
-      : "r"(codes));
-#else
-  // One bit to the right of a half's sign, exponent and mantissa are those of a half 2^8 smaller, subnormals included.
-  const auto place = [](uint32_t two) {
-    const uint32_t bits = (two & 0x80008000U) | (two & 0x7f007f00U) >> 1;
-    const __half2 halves = __hmul2(*reinterpret_cast<const __half2*>(&bits), __half2half2(__ushort_as_half(0x5c00)));  // 2^8
-    return *reinterpret_cast<const uint32_t*>(&halves);
-  };
-  low = place(__byte_perm(codes, 0, 0x1404));
-  high = place(__byte_perm(codes, 0, 0x3424));
-#endif
-}
 
 struct Fp8Stream : PlainStream {
   static constexpr StreamShape kShape = kStreamFp8;
@@ -92,6 +76,25 @@ struct Fp8BlockStream : Fp8Stream {
       scales.is_bf16[i] = w.scale_is_bf16 != 0;
     }
     return scales;
+  }
+};
+
+/// A piece has two groups of 16 codes, and their scales, which its slice brings along.
+struct Nvfp4Stream : PlainStream {
+  static constexpr StreamShape kShape = kStreamNvfp4;
+  struct PieceScales {
+    uint32_t halves;
+  };
+  FORETOKEN_DEVICE static PieceScales piece_scales(const uint8_t* scales, uint32_t piece) {
+    return {e4m3_to_half(*reinterpret_cast<const uint16_t*>(scales + piece * 8 + threadIdx.x % 4 * 2))};
+  }
+  FORETOKEN_DEVICE static void decode(const uint4& codes, PieceScales scales, uint32_t part, uint32_t (&pairs)[4]) {
+    const uint32_t eight = part == 0 ? codes.x : part == 1 ? codes.y : part == 2 ? codes.z : codes.w;
+    decode_nvfp4(eight, nvfp4_scale(scales.halves, part / 2), pairs);
+  }
+  FORETOKEN_DEVICE static uint4 arrange(const uint4& x) { return nvfp4_order(x); }
+  FORETOKEN_DEVICE static float outer_scale(const gpu::WeightParams& w, uint32_t row) {
+    return gpu::pointer<const float>(w.global_scale)[row / w.rows_per_global] * kNvfp4Factor;
   }
 };
 

@@ -18,8 +18,8 @@ inline constexpr uint32_t kSumBuffers = 2;
 /// Weights of a launch.
 inline constexpr uint32_t kMaxParts = 4;
 
-/// How a work group shares the work. Of a row, or of its part of a row in a cluster, warp w has slices w * run ... w * run + run - 1
-/// of each split * run. What decides the order of sums must follow from the format and the row length alone: all but `tiles`,
+/// How a work group shares the work. Of a row, or of its part of a row in a cluster, warp w has slices w * run ... w * run + run
+/// - 1 of each split * run. What decides the order of sums must follow from the format and the row length alone: all but `tiles`,
 /// `loaders` and `epilogues`.
 struct StreamShape {
   uint32_t split;            // warps that share a row
@@ -62,6 +62,7 @@ struct StreamShape {
 /// The shapes of the formats.
 inline constexpr StreamShape kStreamBf16{.split = 8, .slice_elements = 64};
 inline constexpr StreamShape kStreamFp8{.split = 8, .slice_elements = 128, .half = true};
+inline constexpr StreamShape kStreamNvfp4{.split = 8, .epilogues = 2, .slice_elements = 256, .scale_bytes = 16, .half = true};
 
 /// The same in clusters of two work groups.
 [[nodiscard]] constexpr StreamShape in_clusters(StreamShape shape) {
@@ -87,6 +88,16 @@ struct StreamParams {
   uint32_t in_features;
   uint32_t out_features;  // of all parts; of a pair of parts: of each
   uint32_t num_stages;
+  uint32_t reserved;
+};
+
+/// linear_argmax: part 0 is the head and has no output. Each epilogue leaves what it found for row t of x at [t, its number].
+struct StreamArgmaxParams {
+  StreamParams stream;
+  uint64_t part_max;   // [T, num_parts] F32
+  uint64_t part_id;    // [T, num_parts] I32, -1: only NaN, or no rows of the weight
+  uint64_t part_sum;   // [T, num_parts] F32: sum of exp(logit - max); 0: not wanted
+  uint32_t num_parts;  // work groups times epilogues
   uint32_t reserved;
 };
 

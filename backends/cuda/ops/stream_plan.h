@@ -41,6 +41,8 @@ inline constexpr uint32_t kLeastGroupMemory = 99 << 10;
   if (!gpu::is_aligned(w, x)) {
     return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
   }
+  if (shape.scale_bytes != 0 && w.scale.address() % 16 != 0)
+    return Availability::no("scales must begin at a multiple of 16 bytes");
   return streams_rows_of(shape, w.in_features());
 }
 
