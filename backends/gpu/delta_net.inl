@@ -30,90 +30,69 @@ FORETOKEN_DEVICE SequenceRows sequence_rows(const Params& p, uint32_t b) {
           committed > 0 ? smaller(static_cast<uint32_t>(committed), p.record_rows) : 0};
 }
 
-/// The last inputs of a channel.
-struct ConvHistory {
-  float oldest;
-  float older;
-  float old;
-
-  FORETOKEN_DEVICE void push(float x) {
-    oldest = older;
-    older = old;
-    old = x;
+/// Input of a channel `back` rows before row `row` of a sequence: of an earlier row of the call, a recorded one that is
+/// committed, or of the state.
+FORETOKEN_DEVICE float conv_input(const CausalConv1dSiluParams& p, const SequenceRows& rows, uint32_t channel, uint32_t row,
+                                  uint32_t back) {
+  if (back <= row) return load_float(p.x, (rows.first + row - back) * p.x_stride + channel, p.x_is_bf16 != 0);
+  const uint32_t before = back - row;  // rows before the call
+  if (before <= rows.committed) {
+    const uint64_t record = uint64_t{rows.slot} * p.record_rows + rows.committed - before;
+    return pointer<const float>(p.conv_record)[record * p.num_channels + channel];
   }
-  FORETOKEN_DEVICE void store(float* state) const {
-    state[0] = oldest;
-    state[1] = older;
-    state[2] = old;
-  }
-};
-
-/// Inputs in front of row `first` of a sequence: earlier rows of the call, recorded ones that are committed, and the state.
-FORETOKEN_DEVICE ConvHistory conv_history(const CausalConv1dSiluParams& p, const SequenceRows& rows, uint32_t channel,
-                                          uint32_t first, const float* state) {
-  float inputs[kConvHistory];
-#pragma unroll
-  for (uint32_t j = 0; j < kConvHistory; ++j) {
-    const uint32_t back = kConvHistory - j;  // rows before `first`
-    if (back <= first) {
-      inputs[j] = load_float(p.x, (rows.first + first - back) * p.x_stride + channel, p.x_is_bf16 != 0);
-    } else if (back <= first + rows.committed) {
-      const uint64_t record = uint64_t{rows.slot} * p.record_rows + first + rows.committed - back;
-      inputs[j] = pointer<const float>(p.conv_record)[record * p.num_channels + channel];
-    } else {
-      inputs[j] = state[first + rows.committed + j];
-    }
-  }
-  return {inputs[0], inputs[1], inputs[2]};
+  const uint64_t at = uint64_t{rows.slot} * p.num_channels + channel;
+  return pointer<const float>(p.conv_state)[at * kConvHistory + kConvHistory + rows.committed - before];
 }
 
-/// Rows first .. first + count of one channel, from and into `history`.
-template <class Element>
-FORETOKEN_DEVICE void convolve(const CausalConv1dSiluParams& p, const SequenceRows& rows, uint32_t channel, uint32_t first,
-                               uint32_t count, const float (&weight)[kConvHistory + 1], ConvHistory& history) {
-  constexpr uint32_t kBatch = 4;  // inputs that are loaded together
-  for (uint32_t begin = first; begin < first + count; begin += kBatch) {
-    const uint32_t batch = smaller(kBatch, first + count - begin);
-    float x[kBatch];
-#pragma unroll
-    for (uint32_t u = 0; u < kBatch; ++u) {
-      x[u] = u < batch ? Element::load(p.x, (rows.first + begin + u) * p.x_stride + channel) : 0.0F;
-    }
-#pragma unroll
-    for (uint32_t u = 0; u < kBatch; ++u) {
-      if (u >= batch) continue;
-      const float y =
-          fmaf(weight[3], x[u], fmaf(weight[2], history.old, fmaf(weight[1], history.older, weight[0] * history.oldest)));
-      store_float(p.out, (rows.first + begin + u) * p.out_stride + channel, silu(y), p.out_is_bf16 != 0);
-      history.push(x[u]);
-      if (p.records == 0 || begin + u >= p.record_rows) continue;
-      pointer<float>(p.conv_record)[(uint64_t{rows.slot} * p.record_rows + begin + u) * p.num_channels + channel] = x[u];
-    }
-  }
-}
-
-/// A channel of a row tile. The first tile reads the state and, having done so, is the one that writes it.
+/// Thread (row lane, channel) of a row tile: outputs of rows row lane, row lane + kConvLanes, ... The first tile is the one that
+/// reads the state and records, and that writes them when all its threads have.
 __global__ void __launch_bounds__(kConvThreads) causal_conv1d_silu(const CausalConv1dSiluParams p) {
+  constexpr uint32_t kTaps = kConvHistory + 1;
+  constexpr uint32_t kHeld = kConvRows / kConvLanes;
   allow_next();
   const SequenceRows rows = sequence_rows(p, blockIdx.y);
-  const uint32_t channel = blockIdx.x * kConvThreads + threadIdx.x;
+  const uint32_t channel = blockIdx.x * kConvChannels + threadIdx.x % kConvChannels;
+  const uint32_t lane = threadIdx.x / kConvChannels;
   const uint32_t first = blockIdx.z * kConvRows;
-  const bool exists = first < rows.count && channel < p.num_channels;
-  float weight[kConvHistory + 1] = {};
+  const uint32_t count = first < rows.count && channel < p.num_channels ? smaller(kConvRows, rows.count - first) : 0;
+  float weight[kTaps];
 #pragma unroll
-  for (uint32_t j = 0; j <= kConvHistory; ++j) {
-    if (exists) weight[j] = pointer<const float>(p.weight)[uint64_t{channel} * (kConvHistory + 1) + j];
+  for (uint32_t j = 0; j < kTaps; ++j) {
+    weight[j] = count > 0 ? pointer<const float>(p.weight)[uint64_t{channel} * kTaps + j] : 0.0F;
   }
   wait_for_previous();
-  if (!exists) return;
-  auto* state = pointer<float>(p.conv_state) + (uint64_t{rows.slot} * p.num_channels + channel) * kConvHistory;
-  ConvHistory history = conv_history(p, rows, channel, first, state);
-  if (p.records != 0 && rows.committed > 0) history.store(state);
-  const uint32_t count = p.records != 0 ? rows.count : smaller(kConvRows, rows.count - first);
-  if (p.records == 0 && first == 0) {
-    conv_history(p, rows, channel, rows.count, state).store(state);
+  float input[kHeld][kTaps];
+#pragma unroll
+  for (uint32_t u = 0; u < kHeld; ++u) {
+    const uint32_t row = lane + u * kConvLanes;
+    if (row >= count) continue;
+#pragma unroll
+    for (uint32_t j = 0; j < kTaps; ++j) input[u][j] = conv_input(p, rows, channel, first + row, kConvHistory - j);
   }
-  with_element(p.x_is_bf16, [&](auto element) { convolve<decltype(element)>(p, rows, channel, first, count, weight, history); });
+  // What the state holds after the call: the inputs in front of the row after its last, or of its first where it is recorded.
+  float history[kConvHistory];
+  const bool writes_state = first == 0 && lane == 0 && count > 0 && (p.records == 0 || rows.committed > 0);
+#pragma unroll
+  for (uint32_t j = 0; j < kConvHistory; ++j) {
+    if (writes_state) history[j] = conv_input(p, rows, channel, p.records != 0 ? 0 : rows.count, kConvHistory - j);
+  }
+  if (first == 0) __syncthreads();
+#pragma unroll
+  for (uint32_t j = 0; j < kConvHistory; ++j) {
+    if (!writes_state) continue;
+    pointer<float>(p.conv_state)[(uint64_t{rows.slot} * p.num_channels + channel) * kConvHistory + j] = history[j];
+  }
+#pragma unroll
+  for (uint32_t u = 0; u < kHeld; ++u) {
+    const uint32_t row = lane + u * kConvLanes;
+    if (row >= count) continue;
+    const float(&x)[kTaps] = input[u];
+    const float y = fmaf(weight[3], x[3], fmaf(weight[2], x[2], fmaf(weight[1], x[1], weight[0] * x[0])));
+    store_float(p.out, (rows.first + first + row) * p.out_stride + channel, silu(y), p.out_is_bf16 != 0);
+    if (p.records == 0 || first + row >= p.record_rows) continue;
+    const uint64_t record = uint64_t{rows.slot} * p.record_rows + first + row;
+    pointer<float>(p.conv_record)[record * p.num_channels + channel] = x[3];
+  }
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 
 namespace foretoken::gpu {
 
-inline constexpr uint32_t kConvThreads = 128;
-/// Rows of a sequence that a thread of the convolution takes; all of them where they are recorded.
+/// Channels and row lanes of a work group of the convolution, and the rows of its tile. No more rows are recorded.
+inline constexpr uint32_t kConvChannels = 64;
+inline constexpr uint32_t kConvLanes = 4;
+inline constexpr uint32_t kConvThreads = kConvChannels * kConvLanes;
 inline constexpr uint32_t kConvRows = 16;
 
 /// A warp of the delta rule holds kStateColumns columns of a quarter of the keys of a head's state: kKeyWarps of them share the
@@ -15,6 +17,8 @@ inline constexpr uint32_t kStateColumns = 32;
 inline constexpr uint32_t kKeyWarps = 4;
 /// Largest key head, and largest value head: what the registers of a work group hold.
 inline constexpr uint32_t kMaxStateDim = 128;
+/// Elements of a head that a thread reads at a time.
+inline constexpr uint32_t kStateQuad = 4;
 /// A head's columns are those of one work group, or of as many as there are column blocks.
 inline constexpr uint32_t kColumnBlocks = kMaxStateDim / kStateColumns;
 inline constexpr uint32_t kColumnBlockThreads = kKeyWarps * 32;
@@ -69,13 +73,13 @@ struct GatedDeltaRuleParams {
   uint32_t num_slots;
   uint32_t record_rows;
   uint32_t records;  // the rows are recorded and the state stays as committed
-  uint32_t quads;    // whatever is read in fours is aligned for it
   float eps;
   uint32_t qkv_is_bf16;
   uint32_t b_is_bf16;
   uint32_t a_is_bf16;
   uint32_t z_is_bf16;
   uint32_t out_is_bf16;
+  uint32_t reserved;
 };
 
 }  // namespace foretoken::gpu

@@ -8,26 +8,38 @@
 namespace foretoken::gpu {
 namespace {
 
-/// Rows that a group prepares together.
-constexpr uint32_t kRowBlock = 8;
+/// Rows that a group prepares together. Few, and its code small: much of what it runs, it runs once, from cold.
+constexpr uint32_t kRowBlock = 4;
 /// What a thread holds: four columns of the state, and kThreadKeys keys of them.
 constexpr uint32_t kThreadKeys = 8;
-constexpr uint32_t kQuad = 4;
+constexpr uint32_t kQuad = kStateQuad;
 constexpr uint32_t kQuadLanes = kStateColumns / kQuad;
 constexpr uint32_t kWarpKeys = kThreadKeys * kLanes / kQuadLanes;
 static_assert(kKeyWarps * kWarpKeys == kMaxStateDim && kQuadLanes * kQuad == kStateColumns);
 
+/// Heads of any size up to the largest, of F32 or BF16, wherever they lie.
+struct AnyHeads {
+  static constexpr bool kWhole = false;
+  FORETOKEN_DEVICE static uint32_t key_dim(const GatedDeltaRuleParams& p) { return p.key_dim; }
+  FORETOKEN_DEVICE static uint32_t value_dim(const GatedDeltaRuleParams& p) { return p.value_dim; }
+};
+/// Heads of the largest size, of F32, aligned for reading four elements at a time.
+struct WholeHeads {
+  static constexpr bool kWhole = true;
+  FORETOKEN_DEVICE static uint32_t key_dim(const GatedDeltaRuleParams&) { return kMaxStateDim; }
+  FORETOKEN_DEVICE static uint32_t value_dim(const GatedDeltaRuleParams&) { return kMaxStateDim; }
+};
+
 /// What the threads of a group share that has kBlocks column blocks. What does not exist of a key, query or value is 0.
 template <uint32_t kBlocks>
-struct DeltaScratch {
+struct alignas(16) DeltaScratch {
   float query[kRowBlock][kMaxStateDim];
   float key[kRowBlock][kMaxStateDim];
   float value[kRowBlock][kBlocks * kStateColumns];
   float z[kRowBlock][kBlocks * kStateColumns];
   float seen[2][kKeyWarps][kBlocks * kStateColumns];
   float answer[kRowBlock][kKeyWarps][kBlocks * kStateColumns];
-  float recorded_key[kRowBlock][kMaxStateDim];
-  float recorded_delta[kRowBlock][kBlocks * kStateColumns];
+  float recorded[kRowBlock][kMaxStateDim + kBlocks * kStateColumns];  // keys and deltas
   float recorded_decay[kRowBlock];
   float decay[kRowBlock];
   float beta[kRowBlock];
@@ -58,60 +70,56 @@ FORETOKEN_DEVICE DeltaPlace delta_place(const GatedDeltaRuleParams& p, uint32_t 
           .first_key = warp % kKeyWarps * kWarpKeys + lane / kQuadLanes * kThreadKeys};
 }
 
-FORETOKEN_DEVICE float4 whole_quad(F32Element, uint64_t base, uint64_t index) {
-  return *reinterpret_cast<const float4*>(pointer<const float>(base) + index);
-}
-FORETOKEN_DEVICE float4 whole_quad(Bf16Element, uint64_t base, uint64_t index) {
-  const uint2 bits = *reinterpret_cast<const uint2*>(pointer<const uint16_t>(base) + index);
-  return {bits_to_float(bits.x << 16), bits_to_float(bits.x & 0xffff0000U), bits_to_float(bits.y << 16),
-          bits_to_float(bits.y & 0xffff0000U)};
-}
-
-/// Elements index .. index + 4, of which `count` exist.
-template <class Element>
-FORETOKEN_DEVICE float4 load_quad(Element element, uint64_t base, uint64_t index, uint32_t count, bool whole) {
-  if (count == 0) return {0.0F, 0.0F, 0.0F, 0.0F};
-  if (whole) return whole_quad(element, base, index);
-  return {Element::load(base, index), count > 1 ? Element::load(base, index + 1) : 0.0F,
-          count > 2 ? Element::load(base, index + 2) : 0.0F, count > 3 ? Element::load(base, index + 3) : 0.0F};
-}
-
-FORETOKEN_DEVICE void store_quad(float* target, float4 quad, uint32_t count, bool whole) {
-  if (count == 0) return;
-  if (whole) {
-    *reinterpret_cast<float4*>(target) = quad;
-    return;
+/// Elements index .. index + 4, of which those below `end` exist; the rest is 0.
+template <class Heads>
+FORETOKEN_DEVICE float4 load_quad(uint64_t base, uint64_t index, uint32_t first, uint32_t end, uint32_t is_bf16 = 0) {
+  if constexpr (Heads::kWhole) {
+    return *reinterpret_cast<const float4*>(pointer<const float>(base) + index);
+  } else {
+    float values[kQuad];
+#pragma unroll
+    for (uint32_t i = 0; i < kQuad; ++i) values[i] = first + i < end ? load_float(base, index + i, is_bf16 != 0) : 0.0F;
+    return {values[0], values[1], values[2], values[3]};
   }
-  target[0] = quad.x;
-  if (count > 1) target[1] = quad.y;
-  if (count > 2) target[2] = quad.z;
-  if (count > 3) target[3] = quad.w;
 }
 
-/// Of four elements from `first` on, those below `end`.
-FORETOKEN_DEVICE uint32_t quad_count(uint32_t first, uint32_t end) { return first < end ? smaller(end - first, kQuad) : 0; }
+/// Stores those of four elements that exist.
+template <class Heads>
+FORETOKEN_DEVICE void store_quad(uint64_t base, uint64_t index, float4 quad, uint32_t first, uint32_t end) {
+  float* target = pointer<float>(base) + index;
+  if constexpr (Heads::kWhole) {
+    *reinterpret_cast<float4*>(target) = quad;
+  } else {
+    if (first < end) target[0] = quad.x;
+    if (first + 1 < end) target[1] = quad.y;
+    if (first + 2 < end) target[2] = quad.z;
+    if (first + 3 < end) target[3] = quad.w;
+  }
+}
 
 /// The thread's part of a state.
+template <class Heads>
 struct HeldState {
   float4 s[kThreadKeys];
 
   FORETOKEN_DEVICE static uint64_t offset(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t key) {
     const uint64_t head = uint64_t{at.slot} * p.num_value_heads + at.head;
-    return (head * p.key_dim + at.first_key + key) * p.value_dim + at.first_column + at.column;
+    return (head * Heads::key_dim(p) + at.first_key + key) * Heads::value_dim(p) + at.first_column + at.column;
   }
-  FORETOKEN_DEVICE static uint32_t count(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t key) {
-    return at.first_key + key < p.key_dim ? quad_count(at.first_column + at.column, p.value_dim) : 0;
+  /// One past the last column of a key that exists.
+  FORETOKEN_DEVICE static uint32_t end(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t key) {
+    return at.first_key + key < Heads::key_dim(p) ? Heads::value_dim(p) : 0;
   }
   FORETOKEN_DEVICE void load(const GatedDeltaRuleParams& p, const DeltaPlace& at) {
 #pragma unroll
     for (uint32_t i = 0; i < kThreadKeys; ++i) {
-      s[i] = load_quad(F32Element{}, p.state, offset(p, at, i), count(p, at, i), p.quads != 0);
+      s[i] = load_quad<Heads>(p.state, offset(p, at, i), at.first_column + at.column, end(p, at, i));
     }
   }
   FORETOKEN_DEVICE void store(const GatedDeltaRuleParams& p, const DeltaPlace& at) const {
 #pragma unroll
     for (uint32_t i = 0; i < kThreadKeys; ++i) {
-      store_quad(pointer<float>(p.state) + offset(p, at, i), s[i], count(p, at, i), p.quads != 0);
+      store_quad<Heads>(p.state, offset(p, at, i), s[i], at.first_column + at.column, end(p, at, i));
     }
   }
   /// s = decay * s + key delta^T; `keys` are those of the thread.
@@ -138,14 +146,21 @@ struct HeldState {
   }
 };
 
-/// Brings the group's part of the state near. Its values may still change: nothing is read.
-FORETOKEN_DEVICE void prefetch_state(const GatedDeltaRuleParams& p, const DeltaPlace& at) {
-#pragma unroll
-  for (uint32_t i = 0; i < kThreadKeys; ++i) {
-    // The eight lanes of a row of 128 bytes take turns.
-    if (threadIdx.x % kQuadLanes == i && HeldState::count(p, at, i) > 0) {
-      prefetch(pointer<const float>(p.state) + HeldState::offset(p, at, i));
-    }
+/// Brings the group's part of the state near, and the records that it commits. They may still change: nothing is read.
+template <class Heads>
+FORETOKEN_DEVICE void prefetch_head(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t committed) {
+  // The eight lanes of a row of 128 bytes take one key each.
+  const uint32_t key = threadIdx.x % kQuadLanes;
+  if (at.first_column + at.column < HeldState<Heads>::end(p, at, key)) {
+    prefetch(pointer<const float>(p.state) + HeldState<Heads>::offset(p, at, key));
+  }
+  const uint32_t row = threadIdx.x / kQuadLanes;
+  if (row >= committed) return;
+  const uint64_t record = (uint64_t{at.slot} * p.record_rows + row) * p.num_value_heads + at.head;
+  if (key * kLanes < Heads::key_dim(p)) prefetch(pointer<const float>(p.key_record) + record * Heads::key_dim(p) + key * kLanes);
+  const uint32_t column = at.first_column + (key - kQuadLanes / 2) * kLanes;
+  if (key >= kQuadLanes / 2 && column < Heads::value_dim(p)) {
+    prefetch(pointer<const float>(p.delta_record) + record * Heads::value_dim(p) + column);
   }
 }
 
@@ -175,12 +190,12 @@ FORETOKEN_DEVICE uint32_t column_of_sum(const DeltaPlace& at) {
 }
 
 /// A block of recorded rows on its way to the scratch.
-template <uint32_t kBlocks>
+template <uint32_t kBlocks, class Heads>
 struct RecordedRows {
   static constexpr uint32_t kThreads = kBlocks * kColumnBlockThreads;
   static constexpr uint32_t kKeyQuads = kMaxStateDim / kQuad;
-  static constexpr uint32_t kDeltaQuads = kBlocks * kStateColumns / kQuad;
-  static constexpr uint32_t kHeld = (kRowBlock * (kKeyQuads + kDeltaQuads) + kThreads - 1) / kThreads;
+  static constexpr uint32_t kQuads = kKeyQuads + kBlocks * kStateColumns / kQuad;  // of a row: its key, then its delta
+  static constexpr uint32_t kHeld = (kRowBlock * kQuads + kThreads - 1) / kThreads;
   float4 held[kHeld];
   float decay;
 
@@ -190,93 +205,82 @@ struct RecordedRows {
     };
 #pragma unroll
     for (uint32_t u = 0; u < kHeld; ++u) {
-      const uint32_t item = threadIdx.x + u * kThreads;
-      const uint32_t row = item / (kKeyQuads + kDeltaQuads);
-      const uint32_t quad = item % (kKeyQuads + kDeltaQuads);
+      const uint32_t row = (threadIdx.x + u * kThreads) / kQuads;
+      const uint32_t quad = (threadIdx.x + u * kThreads) % kQuads;
       if (row >= count) continue;
-      if (quad < kKeyQuads) {
-        held[u] = load_quad(F32Element{}, p.key_record, record(row) * p.key_dim + quad * kQuad,
-                            quad_count(quad * kQuad, p.key_dim), p.quads != 0);
-      } else {
-        const uint32_t column = at.first_column + (quad - kKeyQuads) * kQuad;
-        held[u] = load_quad(F32Element{}, p.delta_record, record(row) * p.value_dim + column, quad_count(column, p.value_dim),
-                            p.quads != 0);
-      }
+      const bool is_key = quad < kKeyQuads;
+      const uint32_t dim = is_key ? Heads::key_dim(p) : Heads::value_dim(p);
+      const uint32_t begin = is_key ? quad * kQuad : at.first_column + (quad - kKeyQuads) * kQuad;
+      held[u] = load_quad<Heads>(is_key ? p.key_record : p.delta_record, record(row) * dim + begin, begin, dim);
     }
     if (threadIdx.x < count) decay = pointer<const float>(p.decay_record)[record(threadIdx.x)];
   }
   FORETOKEN_DEVICE void store(uint32_t count, DeltaScratch<kBlocks>& scratch) const {
 #pragma unroll
     for (uint32_t u = 0; u < kHeld; ++u) {
-      const uint32_t item = threadIdx.x + u * kThreads;
-      const uint32_t row = item / (kKeyQuads + kDeltaQuads);
-      const uint32_t quad = item % (kKeyQuads + kDeltaQuads);
-      if (row >= count) continue;
-      float* target =
-          quad < kKeyQuads ? scratch.recorded_key[row] + quad * kQuad : scratch.recorded_delta[row] + (quad - kKeyQuads) * kQuad;
-      *reinterpret_cast<float4*>(target) = held[u];
+      const uint32_t row = (threadIdx.x + u * kThreads) / kQuads;
+      const uint32_t quad = (threadIdx.x + u * kThreads) % kQuads;
+      if (row < count) reinterpret_cast<float4*>(scratch.recorded[row])[quad] = held[u];
     }
     if (threadIdx.x < count) scratch.recorded_decay[threadIdx.x] = decay;
   }
 };
 
 /// Adds the recorded rows that the sequence commits to the state, in registers.
-template <uint32_t kBlocks>
+template <uint32_t kBlocks, class Heads>
 FORETOKEN_DEVICE void commit_rows(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t committed,
-                                  DeltaScratch<kBlocks>& scratch, HeldState& state) {
+                                  DeltaScratch<kBlocks>& scratch, HeldState<Heads>& state) {
+#pragma unroll 1
   for (uint32_t first = 0; first < committed; first += kRowBlock) {
     const uint32_t count = smaller(kRowBlock, committed - first);
-    RecordedRows<kBlocks> recorded;
+    RecordedRows<kBlocks, Heads> recorded;
     recorded.load(p, at, first, count);
     __syncthreads();  // the block before has been used
     recorded.store(count, scratch);
     __syncthreads();
+#pragma unroll 1
     for (uint32_t w = 0; w < count; ++w) {
       float keys[kThreadKeys];
-      load_keys(scratch.recorded_key[w] + at.first_key, keys);
-      state.update(keys, *reinterpret_cast<const float4*>(scratch.recorded_delta[w] + at.column), scratch.recorded_decay[w]);
+      load_keys(scratch.recorded[w] + at.first_key, keys);
+      const float4 delta = *reinterpret_cast<const float4*>(scratch.recorded[w] + kMaxStateDim + at.column);
+      state.update(keys, delta, scratch.recorded_decay[w]);
     }
   }
 }
 
 /// Queries, keys, values and gates of a block of rows on their way to the scratch: each vector is one warp's.
-template <uint32_t kBlocks>
+template <uint32_t kBlocks, class Heads>
 struct RowVectors {
   static constexpr uint32_t kWarps = kBlocks * kKeyWarps;
   static constexpr uint32_t kKinds = 4;  // query, key, value, z
   static constexpr uint32_t kHeld = kKinds * kRowBlock / kWarps;
-  float4 held[kHeld];
+  static_assert(kWarps % kKinds == 0);
+  float4 held[kHeld];  // of rows warp / kKinds + u * kWarps / kKinds
   float decay;
   float beta;
 
-  /// The vector `kind` of a row; the lanes hold four elements each.
-  FORETOKEN_DEVICE static float4 load_vector(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t kind, uint32_t row) {
-    const uint32_t i = threadIdx.x % kLanes * kQuad;
-    if (kind < 2) {
-      const uint64_t key_at = row * p.qkv_stride + (uint64_t{kind} * p.num_key_heads + at.key_head) * p.key_dim + i;
-      const uint32_t count = quad_count(i, p.key_dim);
-      return p.qkv_is_bf16 != 0 ? load_quad(Bf16Element{}, p.qkv, key_at, count, p.quads != 0)
-                                : load_quad(F32Element{}, p.qkv, key_at, count, p.quads != 0);
-    }
-    const uint32_t column = at.first_column + i;
-    const uint32_t count = i < kBlocks * kStateColumns ? quad_count(column, p.value_dim) : 0;
-    const uint64_t value_at = uint64_t{at.head} * p.value_dim + column;
-    if (kind == 2) {
-      const uint64_t base = row * p.qkv_stride + 2 * uint64_t{p.num_key_heads} * p.key_dim + value_at;
-      return p.qkv_is_bf16 != 0 ? load_quad(Bf16Element{}, p.qkv, base, count, p.quads != 0)
-                                : load_quad(F32Element{}, p.qkv, base, count, p.quads != 0);
-    }
-    return p.z_is_bf16 != 0 ? load_quad(Bf16Element{}, p.z, row * p.z_stride + value_at, count, p.quads != 0)
-                            : load_quad(F32Element{}, p.z, row * p.z_stride + value_at, count, p.quads != 0);
-  }
+  FORETOKEN_DEVICE static uint32_t kind() { return threadIdx.x / kLanes % kKinds; }
+  FORETOKEN_DEVICE static uint32_t row(uint32_t u) { return threadIdx.x / kLanes / kKinds + u * (kWarps / kKinds); }
+  /// Of a value or z, those that are the group's.
+  FORETOKEN_DEVICE static bool has_lane() { return kind() < 2 || threadIdx.x % kLanes * kQuad < kBlocks * kStateColumns; }
 
   FORETOKEN_DEVICE void load(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t first, uint32_t count) {
-    const uint32_t kinds = p.z != 0 ? kKinds : kKinds - 1;
+    const bool is_key = kind() < 2;
+    const bool is_z = kind() == 3;
+    const uint32_t begin = threadIdx.x % kLanes * kQuad + (is_key ? 0 : at.first_column);
+    const uint32_t end = is_key ? Heads::key_dim(p) : Heads::value_dim(p);
+    const uint64_t keys = uint64_t{p.num_key_heads} * Heads::key_dim(p);
+    uint64_t index = begin;
+    if (is_key) index += kind() * keys + uint64_t{at.key_head} * Heads::key_dim(p);
+    if (!is_key) index += uint64_t{at.head} * Heads::value_dim(p) + (is_z ? 0 : 2 * keys);
+    const bool reads = has_lane() && (!is_z || p.z != 0);
+    const uint64_t stride = is_z ? p.z_stride : p.qkv_stride;
 #pragma unroll
     for (uint32_t u = 0; u < kHeld; ++u) {
-      const uint32_t item = threadIdx.x / kLanes + u * kWarps;
-      const uint32_t w = item / kKinds;
-      if (w < count && item % kKinds < kinds) held[u] = load_vector(p, at, item % kKinds, first + w);
+      held[u] = {0.0F, 0.0F, 0.0F, 0.0F};
+      if (!reads || row(u) >= count) continue;
+      held[u] =
+          load_quad<Heads>(is_z ? p.z : p.qkv, (first + row(u)) * stride + index, begin, end, is_z ? p.z_is_bf16 : p.qkv_is_bf16);
     }
     const uint32_t w = threadIdx.x % kLanes;
     if (threadIdx.x / kLanes != kWarps - 1 || w >= count) return;
@@ -287,35 +291,46 @@ struct RowVectors {
     beta = sigmoid(b);
   }
 
-  FORETOKEN_DEVICE void store(const GatedDeltaRuleParams& p, uint32_t count, DeltaScratch<kBlocks>& scratch) const {
+  FORETOKEN_DEVICE void store(const GatedDeltaRuleParams& p, uint32_t count, DeltaScratch<kBlocks>& scratch) {
     const uint32_t lane = threadIdx.x % kLanes;
+    if (kind() < 2) normalise(kind() == 0 ? 1.0F / sqrtf(static_cast<float>(Heads::key_dim(p))) : 1.0F);
+    float* target = kind() == 0 ? scratch.query[0] : kind() == 1 ? scratch.key[0] : kind() == 2 ? scratch.value[0] : scratch.z[0];
+    const uint32_t width = kind() < 2 ? kMaxStateDim : kBlocks * kStateColumns;
 #pragma unroll
     for (uint32_t u = 0; u < kHeld; ++u) {
-      const uint32_t item = threadIdx.x / kLanes + u * kWarps;
-      const uint32_t w = item / kKinds;
-      const uint32_t kind = item % kKinds;
-      if (w >= count) continue;
-      float4 v = held[u];
-      if (kind < 2) {
-        const float scale = kind == 0 ? 1.0F / sqrtf(static_cast<float>(p.key_dim)) : 1.0F;
-        const float sum = lane_sum(fmaf(v.x, v.x, v.y * v.y) + fmaf(v.z, v.z, v.w * v.w));
-        const float factor = scale / sqrtf(sum + 1e-6F);
-        v = {v.x * factor, v.y * factor, v.z * factor, v.w * factor};
-        *reinterpret_cast<float4*>((kind == 0 ? scratch.query[w] : scratch.key[w]) + lane * kQuad) = v;
-      } else if (lane * kQuad < kBlocks * kStateColumns) {
-        *reinterpret_cast<float4*>((kind == 2 ? scratch.value[w] : scratch.z[w]) + lane * kQuad) = v;
-      }
+      if (has_lane()) *reinterpret_cast<float4*>(target + row(u) * width + lane * kQuad) = held[u];
     }
     if (threadIdx.x / kLanes != kWarps - 1 || lane >= count) return;
     scratch.decay[lane] = decay;
     scratch.beta[lane] = beta;
   }
+
+ private:
+  /// Brings the vectors to length `scale`.
+  FORETOKEN_DEVICE void normalise(float scale) {
+    float sum[kHeld];
+#pragma unroll
+    for (uint32_t u = 0; u < kHeld; ++u) {
+      const float4 v = held[u];
+      sum[u] = fmaf(v.x, v.x, v.y * v.y) + fmaf(v.z, v.z, v.w * v.w);
+    }
+#pragma unroll
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+#pragma unroll
+      for (uint32_t u = 0; u < kHeld; ++u) sum[u] += lane_xor(sum[u], mask);
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < kHeld; ++u) {
+      const float factor = scale / sqrtf(sum[u] + 1e-6F);
+      held[u] = {held[u].x * factor, held[u].y * factor, held[u].z * factor, held[u].w * factor};
+    }
+  }
 };
 
 /// Row `index` of the sequence, number w of its block: updates the state; leaves the sums of the answer in the scratch.
-template <uint32_t kBlocks>
+template <uint32_t kBlocks, class Heads>
 FORETOKEN_DEVICE void delta_step(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t index, uint32_t w,
-                                 DeltaScratch<kBlocks>& scratch, HeldState& state) {
+                                 DeltaScratch<kBlocks>& scratch, HeldState<Heads>& state) {
   const uint32_t sum_column = column_of_sum(at);
   float keys[kThreadKeys];
   load_keys(scratch.key[w] + at.first_key, keys);
@@ -340,99 +355,91 @@ FORETOKEN_DEVICE void delta_step(const GatedDeltaRuleParams& p, const DeltaPlace
   if (p.records == 0 || index >= p.record_rows || at.key_warp != 0 || threadIdx.x % kLanes >= kQuadLanes) return;
   const uint64_t record = (uint64_t{at.slot} * p.record_rows + index) * p.num_value_heads + at.head;
   const uint32_t column = at.first_column + at.column;
-  store_quad(pointer<float>(p.delta_record) + record * p.value_dim + column, delta, quad_count(column, p.value_dim),
-             p.quads != 0);
+  store_quad<Heads>(p.delta_record, record * Heads::value_dim(p) + column, delta, column, Heads::value_dim(p));
 }
 
 /// Records keys and decays of `count` rows from `first` on: all groups of the head have read the records of before.
-template <uint32_t kBlocks>
+template <uint32_t kBlocks, class Heads>
 FORETOKEN_DEVICE void record_keys(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t first, uint32_t count,
                                   const DeltaScratch<kBlocks>& scratch) {
-  for (uint32_t item = threadIdx.x; item < count * p.key_dim; item += kBlocks * kColumnBlockThreads) {
-    const uint32_t w = item / p.key_dim;
-    const uint32_t i = item % p.key_dim;
-    if (first + w >= p.record_rows) return;
+  for (uint32_t w = threadIdx.x / kMaxStateDim; w < smaller(count, p.record_rows - first);
+       w += kBlocks * kColumnBlockThreads / kMaxStateDim) {
+    const uint32_t i = threadIdx.x % kMaxStateDim;
     const uint64_t record = (uint64_t{at.slot} * p.record_rows + first + w) * p.num_value_heads + at.head;
-    pointer<float>(p.key_record)[record * p.key_dim + i] = scratch.key[w][i];
+    if (i < Heads::key_dim(p)) pointer<float>(p.key_record)[record * Heads::key_dim(p) + i] = scratch.key[w][i];
     if (i == 0) pointer<float>(p.decay_record)[record] = scratch.decay[w];
   }
 }
 
 /// Outputs of `count` rows from `first` of the call on, normed and gated where the call has z: a warp takes a row. Every thread
 /// calls it.
-template <uint32_t kBlocks, class Head>
+template <uint32_t kBlocks, class Heads, class Groups>
 FORETOKEN_DEVICE void finish_rows(const GatedDeltaRuleParams& p, const DeltaPlace& at, uint32_t first, uint32_t count,
-                                  uint32_t parity, const Head& head, DeltaScratch<kBlocks>& scratch) {
-  constexpr uint32_t kWarps = kBlocks * kKeyWarps;
-  constexpr uint32_t kRows = (kRowBlock + kWarps - 1) / kWarps;
-  const uint32_t warp = threadIdx.x / kLanes;
+                                  uint32_t parity, const Groups& groups, DeltaScratch<kBlocks>& scratch) {
+  static_assert(kRowBlock <= kBlocks * kKeyWarps);
+  const uint32_t w = threadIdx.x / kLanes;
   const uint32_t lane = threadIdx.x % kLanes;
-  float outputs[kRows][kBlocks];
-#pragma unroll
-  for (uint32_t u = 0; u < kRows; ++u) {
-    const uint32_t w = warp + u * kWarps;
-    if (w >= count) continue;
+  float outputs[kBlocks];
+  if (w < count) {
 #pragma unroll
     for (uint32_t block = 0; block < kBlocks; ++block) {
       const uint32_t column = block * kStateColumns + lane;
       float sum = scratch.answer[w][0][column];
 #pragma unroll
       for (uint32_t i = 1; i < kKeyWarps; ++i) sum += scratch.answer[w][i][column];
-      outputs[u][block] = sum;
-      const float squares = lane_sum(at.first_column + column < p.value_dim ? sum * sum : 0.0F);
-      if (lane == 0) head.give(scratch.squares[parity], block, w, squares);
+      outputs[block] = sum;
+      const float squares = lane_sum(at.first_column + column < Heads::value_dim(p) ? sum * sum : 0.0F);
+      if (lane == 0) groups.give(scratch.squares[parity], block, w, squares);
     }
   }
-  head.meet();
+  groups.meet();
+  if (w >= count) return;
+  float squares = 0.0F;
 #pragma unroll
-  for (uint32_t u = 0; u < kRows; ++u) {
-    const uint32_t w = warp + u * kWarps;
-    if (w >= count) continue;
-    float squares = 0.0F;
+  for (uint32_t block = 0; block < kColumnBlocks; ++block) squares += scratch.squares[parity][block][w];
+  const float factor = 1.0F / sqrtf(squares / static_cast<float>(Heads::value_dim(p)) + p.eps);
 #pragma unroll
-    for (uint32_t block = 0; block < kColumnBlocks; ++block) squares += scratch.squares[parity][block][w];
-    const float factor = 1.0F / sqrtf(squares / static_cast<float>(p.value_dim) + p.eps);
-#pragma unroll
-    for (uint32_t block = 0; block < kBlocks; ++block) {
-      const uint32_t column = block * kStateColumns + lane;
-      if (at.first_column + column >= p.value_dim) continue;
-      const uint64_t index = (first + w) * p.out_stride + uint64_t{at.head} * p.value_dim + at.first_column + column;
-      float value = outputs[u][block];
-      if (p.z != 0) {
-        value = pointer<const float>(p.norm)[at.first_column + column] * (value * factor) * silu(scratch.z[w][column]);
-      }
-      store_float(p.out, index, value, p.out_is_bf16 != 0);
+  for (uint32_t block = 0; block < kBlocks; ++block) {
+    const uint32_t column = at.first_column + block * kStateColumns + lane;
+    if (column >= Heads::value_dim(p)) continue;
+    float value = outputs[block];
+    if (p.z != 0) {
+      value = pointer<const float>(p.norm)[column] * (value * factor) * silu(scratch.z[w][block * kStateColumns + lane]);
     }
+    store_float(p.out, (first + w) * p.out_stride + uint64_t{at.head} * Heads::value_dim(p) + column, value, p.out_is_bf16 != 0);
   }
 }
 
-/// The rows of a sequence through kBlocks column blocks of a head; `head` knows the groups that have the others.
-template <uint32_t kBlocks, class Head>
-FORETOKEN_DEVICE void delta_rule_rows(const GatedDeltaRuleParams& p, const Head& head, DeltaScratch<kBlocks>& scratch) {
+/// The rows of a sequence through kBlocks column blocks of a head; `groups` knows those that have the others.
+template <uint32_t kBlocks, class Heads, class Groups>
+FORETOKEN_DEVICE void delta_rule_rows(const GatedDeltaRuleParams& p, const Groups& groups, DeltaScratch<kBlocks>& scratch) {
   allow_next();
   const SequenceRows rows = sequence_rows(p, blockIdx.z);
-  const DeltaPlace at = delta_place<kBlocks>(p, rows.slot, head.rank());
-  if (rows.count > 0) prefetch_state(p, at);
+  const DeltaPlace at = delta_place<kBlocks>(p, rows.slot, groups.rank());
+  if (rows.count > 0) prefetch_head<Heads>(p, at, rows.committed);
   wait_for_previous();
   if (rows.count == 0) return;
-  head.arrive();
-  HeldState state;
+  groups.arrive();
+  HeldState<Heads> state;
   state.load(p, at);
-  RowVectors<kBlocks> vectors;
+  RowVectors<kBlocks, Heads> vectors;
   vectors.load(p, at, rows.first, smaller(kRowBlock, rows.count));
   commit_rows(p, at, rows.committed, scratch, state);
   if (p.records != 0 && rows.committed > 0) state.store(p, at);
+#pragma unroll 1
   for (uint32_t first = 0; first < rows.count; first += kRowBlock) {
     const uint32_t count = smaller(kRowBlock, rows.count - first);
-    if (first > 0) vectors.load(p, at, rows.first + first, count);
     __syncthreads();  // the block before has been used
     vectors.store(p, count, scratch);
     __syncthreads();
+    const uint32_t next = first + kRowBlock;
+    if (next < rows.count) vectors.load(p, at, rows.first + next, smaller(kRowBlock, rows.count - next));
+#pragma unroll 1
     for (uint32_t w = 0; w < count; ++w) delta_step(p, at, first + w, w, scratch, state);
     __syncthreads();
-    if (first == 0) head.wait();
-    finish_rows(p, at, rows.first + first, count, first / kRowBlock % 2, head, scratch);
-    if (p.records != 0 && head.rank() == 0) record_keys(p, at, first, count, scratch);
+    if (first == 0) groups.wait();
+    finish_rows<kBlocks, Heads>(p, at, rows.first + first, count, first / kRowBlock % 2, groups, scratch);
+    if (p.records != 0 && groups.rank() == 0 && first < p.record_rows) record_keys<kBlocks, Heads>(p, at, first, count, scratch);
   }
   if (p.records == 0) state.store(p, at);
 }
@@ -449,9 +456,10 @@ struct LoneGroup {
   FORETOKEN_DEVICE static void meet() { __syncthreads(); }
 };
 
+template <class Heads>
 __global__ void __launch_bounds__(kWholeHeadThreads) gated_delta_rule(const GatedDeltaRuleParams p) {
-  __shared__ alignas(16) DeltaScratch<kColumnBlocks> scratch;
-  delta_rule_rows(p, LoneGroup{}, scratch);
+  __shared__ DeltaScratch<kColumnBlocks> scratch;
+  delta_rule_rows<kColumnBlocks, Heads>(p, LoneGroup{}, scratch);
 }
 
 }  // namespace

@@ -18,9 +18,10 @@ void add_sampling_ops(OpTable& table,
 void add_norm_ops(OpTable& table, const KernelModule& module);  // rms_norm, add_rms_norm, rope_table, rope
 void add_attention_ops(OpTable& table, const KernelModule& module);  // qk_norm_rope_cache, gated_attention
 void add_delta_net_ops(OpTable& table, const KernelModule& module);  // causal_conv1d_silu, gated_delta_rule
-/// gated_delta_rule as `name`, by a kernel that shares a head out among `groups_per_head` work groups and may be absent.
-void add_delta_rule(OpTable& table, const KernelModule& module, std::string name, std::string_view kernel_name,
-                    uint32_t groups_per_head);
+/// gated_delta_rule over heads of the largest size as `name`, by a kernel that shares a head out among `groups_per_head` work
+/// groups and may be absent.
+void add_whole_head_rule(OpTable& table, const KernelModule& module, std::string name, std::string_view kernel_name,
+                         uint32_t groups_per_head);
 void add_quantize_ops(OpTable& table, const KernelModule& module);  // abs_max, quantize_*, dequantize
 
 }  // namespace foretoken::gpu

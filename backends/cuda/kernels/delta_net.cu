@@ -1,4 +1,4 @@
-#include "backends/cuda/kernels/device.h"
+#include "backends/cuda/kernels/async_copy.cuh"
 #include "backends/cuda/kernels/kernels.h"
 #include "backends/gpu/delta_rule.inl"
 
@@ -33,11 +33,11 @@ struct HeadCluster {
 #endif
 };
 
-__global__ void __cluster_dims__(kColumnBlocks, 1, 1) __launch_bounds__(kColumnBlockThreads)
+__global__ void FORETOKEN_CLUSTER(kColumnBlocks) __launch_bounds__(kColumnBlockThreads)
     gated_delta_rule_cluster(const GatedDeltaRuleParams p) {
 #if __CUDA_ARCH__ >= 900
-  __shared__ alignas(16) DeltaScratch<1> scratch;
-  delta_rule_rows(p, HeadCluster{}, scratch);
+  __shared__ DeltaScratch<1> scratch;
+  delta_rule_rows<1, WholeHeads>(p, HeadCluster{}, scratch);
 #endif
 }
 
@@ -45,7 +45,8 @@ __global__ void __cluster_dims__(kColumnBlocks, 1, 1) __launch_bounds__(kColumnB
 
 void add_delta_net_kernels(gpu::KernelList& list) {
   list.push_back(kernel_entry("causal_conv1d_silu", causal_conv1d_silu, kConvThreads));
-  list.push_back(kernel_entry("gated_delta_rule", gated_delta_rule, kWholeHeadThreads));
+  list.push_back(kernel_entry("gated_delta_rule_any", gated_delta_rule<AnyHeads>, kWholeHeadThreads));
+  list.push_back(kernel_entry("gated_delta_rule_whole", gated_delta_rule<WholeHeads>, kWholeHeadThreads));
   list.push_back(kernel_entry("gated_delta_rule_cluster", gated_delta_rule_cluster, kColumnBlockThreads));
   list.back().min_architecture = 90;
 }

@@ -1,5 +1,6 @@
 // causal_conv1d_silu, gated_delta_rule.
 #include <algorithm>
+#include <string>
 
 #include "backends/gpu/delta_net_params.h"
 #include "backends/gpu/gpu_ops.h"
@@ -28,16 +29,17 @@ CausalConv1dSiluParams conv_params(const CausalConv1dSilu& op) {
           .out_is_bf16 = is_bf16(op.out)};
 }
 
-/// Whether whatever the kernel reads and writes in fours is aligned for it.
-bool has_whole_quads(const GatedDeltaRule& op) {
-  constexpr int64_t kQuad = 4;
-  if (op.state.dim(2) % kQuad != 0 || op.state.dim(3) % kQuad != 0) return false;
+/// Whether heads are as the kernels of whole heads need them: of the largest size, F32, aligned.
+Availability has_whole_heads(const GatedDeltaRule& op) {
+  if (op.state.dim(2) != kMaxStateDim || op.state.dim(3) != kMaxStateDim) {
+    return Availability::no("key and value heads of " + std::to_string(kMaxStateDim) + " elements");
+  }
+  if (is_bf16(op.qkv) || is_bf16(op.z)) return Availability::no("qkv and z in F32");
   const Tensor* tensors[] = {&op.qkv, &op.z, &op.state, &op.key_record, &op.delta_record};
-  return std::ranges::all_of(tensors, [](const Tensor* tensor) {
-    if (tensor->is_absent()) return true;
-    const size_t quad_bytes = dtype_bytes(tensor->dtype(), kQuad);
-    return tensor->address() % quad_bytes == 0 && tensor->row_stride() % kQuad == 0;
+  const bool aligned = std::ranges::all_of(tensors, [](const Tensor* tensor) {
+    return tensor->address() % (kStateQuad * sizeof(float)) == 0 && stride(*tensor) % kStateQuad == 0;
   });
+  return aligned ? Availability::yes() : Availability::no("heads at multiples of 16 bytes");
 }
 
 GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
@@ -68,19 +70,24 @@ GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
           .num_slots = extent(op.state, 0),
           .record_rows = op.key_record.is_absent() ? 0 : extent(op.key_record, 1),
           .records = op.update == StateUpdate::kRecord,
-          .quads = has_whole_quads(op),
           .eps = op.eps,
           .qkv_is_bf16 = is_bf16(op.qkv),
           .b_is_bf16 = is_bf16(op.b),
           .a_is_bf16 = is_bf16(op.a),
           .z_is_bf16 = is_bf16(op.z),
-          .out_is_bf16 = is_bf16(op.out)};
+          .out_is_bf16 = is_bf16(op.out),
+          .reserved = 0};
+}
+
+Availability fits(const GatedDeltaRule& op) {
+  const Availability keys = dim_at_most(op.state, 2, kMaxStateDim, "key heads");
+  return keys ? dim_at_most(op.state, 3, kMaxStateDim, "value heads") : keys;
 }
 
 }  // namespace
 
-void add_delta_rule(OpTable& table, const KernelModule& module, std::string name, std::string_view kernel_name,
-                    uint32_t groups_per_head) {
+void add_whole_head_rule(OpTable& table, const KernelModule& module, std::string name, std::string_view kernel_name,
+                         uint32_t groups_per_head) {
   const auto kernel = module.resolve_optional<GatedDeltaRuleParams>(kernel_name);
   table.add<GatedDeltaRule>(
       std::move(name),
@@ -88,21 +95,28 @@ void add_delta_rule(OpTable& table, const KernelModule& module, std::string name
         kernel(cmd, Grid{groups_per_head, extent(op.state, 1), extent(op.state_slots, 0)}, delta_rule_params(op),
                accesses_of(op));
       },
-      [kernel](const GatedDeltaRule& op) {
-        if (!kernel) return Availability::no(kernel.absent_reason());
-        const Availability keys = dim_at_most(op.state, 2, kMaxStateDim, "key heads");
-        return keys ? dim_at_most(op.state, 3, kMaxStateDim, "value heads") : keys;
-      });
+      [kernel](const GatedDeltaRule& op) { return kernel ? has_whole_heads(op) : Availability::no(kernel.absent_reason()); });
 }
 
 void add_delta_net_ops(OpTable& table, const KernelModule& module) {
-  table.add<CausalConv1dSilu>("gpu", [kernel = module.resolve<CausalConv1dSiluParams>("causal_conv1d_silu")](
-                                         CommandList& cmd, const CausalConv1dSilu& op) {
-    const uint32_t row_tiles = op.update == StateUpdate::kRecord ? 1 : ceil_div(extent(op.x, 0), kConvRows);
-    kernel(cmd, Grid{ceil_div(extent(op.x, 1), kConvThreads), extent(op.state_slots, 0), row_tiles}, conv_params(op),
-           accesses_of(op));
-  });
-  add_delta_rule(table, module, "gpu", "gated_delta_rule", 1);
+  table.add<CausalConv1dSilu>(
+      "gpu",
+      [kernel = module.resolve<CausalConv1dSiluParams>("causal_conv1d_silu")](CommandList& cmd, const CausalConv1dSilu& op) {
+        const uint32_t row_tiles = op.update == StateUpdate::kRecord ? 1 : ceil_div(extent(op.x, 0), kConvRows);
+        kernel(cmd, Grid{ceil_div(extent(op.x, 1), kConvChannels), extent(op.state_slots, 0), row_tiles}, conv_params(op),
+               accesses_of(op));
+      },
+      [](const CausalConv1dSilu& op) {
+        if (op.update == StateUpdate::kInPlace) return Availability::yes();
+        return dim_at_most(op.conv_record, 1, kConvRows, "records");
+      });
+  add_whole_head_rule(table, module, "whole", "gated_delta_rule_whole", 1);
+  table.add<GatedDeltaRule>(
+      "any",
+      [kernel = module.resolve<GatedDeltaRuleParams>("gated_delta_rule_any")](CommandList& cmd, const GatedDeltaRule& op) {
+        kernel(cmd, Grid{1, extent(op.state, 1), extent(op.state_slots, 0)}, delta_rule_params(op), accesses_of(op));
+      },
+      fits);
 }
 
 }  // namespace foretoken::gpu
