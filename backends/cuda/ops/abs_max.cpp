@@ -33,7 +33,7 @@ void launch(CommandList& cmd, const AbsMax& op, const Kernel<AbsMaxBulkParams>& 
   const Capabilities& device = cmd.capabilities();
   const uint64_t partial = checked_workspace("abs_max", op.workspace, kWorkspaceBytes);
   const uint64_t bytes = op.x.bytes();
-  const uint64_t wanted = gpu::ceil_div(bytes, uint64_t{kAbsMaxBulkWarps * kAbsMaxBulkChunk});
+  const uint64_t wanted = gpu::ceil_div(bytes, uint64_t{kAbsMaxBulkWarps} * kAbsMaxBulkChunk);
   const auto groups = static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, std::min(device.num_compute_units, kMaxGroups)));
   const AbsMaxBulkParams params{.x = op.x.address(),
                                 .num_bytes = bytes,

@@ -71,7 +71,7 @@ TEST(BenchDraft, CountsWeightsOncePerDraftAndTheRowsThatEachAttendsTo) {
   ASSERT_EQ(filled.size(), 3U);
   const int64_t row = (filled[0] - empty[0]) / 100;  // K and V of one token
   EXPECT_GT(row, 0);
-  EXPECT_EQ(filled[2] - empty[2], 3 * 100 * row);
+  EXPECT_EQ(filled[2] - empty[2], 300 * row);
   EXPECT_EQ(empty[1], 2 * empty[0] + row);  // the second draft attends to one row more
   EXPECT_EQ(empty[2], 3 * empty[0] + 3 * row);
   const std::vector<int64_t> small = bytes({"--context", "0", "--draft-precision", "nvfp4", "--draft-lm-head", "nvfp4"});
