@@ -173,7 +173,7 @@ std::vector<WeightFormat> formats_for(const Options& options, const Capabilities
 void print_head(const Capabilities& device, const BenchPlan& plan) {
   fmt::print("{} ({}), {} threads, {}\n", device.device_name, device.backend, device.num_compute_units, device.instruction_set);
   fmt::print("medians of {} passes over at least {} MB of weights, {} activations; read: the bandwidth just before, GB/s\n\n",
-             plan.measuring.samples, plan.measuring.min_bytes / 1000000, to_string(plan.measuring.activations));
+             plan.measuring.samples, plan.measuring.min_bytes / 1000000, dtype_name(plan.measuring.activations));
   fmt::print("{:<16} {:<20} {:<10} {:<8} {:>4} {:>11} {:>11} {:>11} {:>8} {:>8} {:>7} {:>8}\n", "op", "shape", "format", "kernel",
              "rows", "us", "p10", "p90", "GB/s", "read", "share", "x bf16");
 }
@@ -272,7 +272,7 @@ int run_bench_kernels(const Options& options) {
                   {"threads", device.num_compute_units},
                   {"repeat", plan.measuring.samples},
                   {"walked_bytes", plan.measuring.min_bytes},
-                  {"activations", to_string(plan.measuring.activations)},
+                  {"activations", dtype_name(plan.measuring.activations)},
                   {"results", results}};
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
   return kExitOk;

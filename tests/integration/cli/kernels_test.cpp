@@ -26,7 +26,7 @@ TEST(BenchKernels, MeasureEachOperatorFormatAndNumberOfRows) {
   const json report = run.json();
   EXPECT_EQ(report["backend"], "cpu");
   EXPECT_EQ(report["repeat"], 2);
-  EXPECT_EQ(report["activations"], "F32");
+  EXPECT_EQ(report["activations"], "f32");
   EXPECT_GE(report["walked_bytes"].get<uint64_t>(), uint64_t{1} << 20);
   ASSERT_EQ(report["results"].size(), 16U);
   for (const json& result : report["results"]) {
