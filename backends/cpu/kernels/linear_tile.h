@@ -37,14 +37,6 @@ inline constexpr size_t kGroupColumns = kRows == 1 ? 2 : 1;
 struct RowAddress {
   uintptr_t codes;
   uintptr_t scales;  // those along K
-
-  /// Of the block at column k of a row that begins here.
-  template <class Row>
-  FORETOKEN_SIMD_INLINE RowAddress at(size_t k) const {
-    return {codes + k / Row::kBlock * Row::kBlockBytes, scales + k / Row::kBlock * Row::kBlockScaleBytes};
-  }
-  FORETOKEN_SIMD_INLINE RowAddress operator-(RowAddress other) const { return {codes - other.codes, scales - other.scales}; }
-  static FORETOKEN_SIMD_INLINE void prefetch(uintptr_t address) { __builtin_prefetch(pointer<const char>(address), 0, 2); }
 };
 
 // A weight format is a class like the one below. A Block is one block of a row, opened at column k: it gives the pieces as
@@ -200,55 +192,41 @@ struct Accumulators {
   }
 };
 
-/// Prefetches weights in the order of their addresses while kCols rows before them are read: from where the next rows begin, or
-/// the last of them would come too late, and a little farther, for memory is slow.
+/// Prefetches weights in the order of their addresses: as many at each step as a step takes, whatever the order in which it takes
+/// them. It begins where the columns after those at work do, or some would come too late, and a little farther, for memory is
+/// slow.
 template <class Row, size_t kCols>
-class NextRows {
+class Prefetcher {
  public:
-  explicit NextRows(RowAddress next)
+  explicit Prefetcher(RowAddress next)
       : next_{next.codes + kAhead, next.scales + kAhead / Row::kBlockBytes * Row::kBlockScaleBytes} {}
 
-  /// With block k / Row::kBlock.
-  FORETOKEN_SIMD_INLINE void prefetch(size_t k) const {
+  /// With each block of kCols columns.
+  FORETOKEN_SIMD_INLINE void step() {
     constexpr size_t kBytes = kCols * Row::kBlockBytes;
     constexpr size_t kScaleBytes = kCols * Row::kBlockScaleBytes;
 #pragma GCC unroll 16
-    for (size_t line = 0; line < kBytes; line += 64) RowAddress::prefetch(next_.codes + k / Row::kBlock * kBytes + line);
+    for (size_t line = 0; line < kBytes; line += 64) prefetch(next_.codes + line);
 #pragma GCC unroll 16
-    for (size_t line = 0; line < kScaleBytes; line += 64)
-      RowAddress::prefetch(next_.scales + k / Row::kBlock * kScaleBytes + line);
+    for (size_t line = 0; line < kScaleBytes; line += 64) prefetch(next_.scales + line);
+    next_ = {next_.codes + kBytes, next_.scales + kScaleBytes};
   }
 
  private:
   static constexpr size_t kAhead = 8192;
+
+  static FORETOKEN_SIMD_INLINE void prefetch(uintptr_t address) { __builtin_prefetch(pointer<const char>(address), 0, 2); }
+
   RowAddress next_;
 };
 
-/// Prefetches a part of kCols other rows.
-template <class Row, size_t kCols>
-struct NextColumns {
-  RowAddress next;   // of the first row's part
-  RowAddress bytes;  // of a row
-  size_t begin;      // where the part of the present rows begins
-
-  FORETOKEN_SIMD_INLINE void prefetch(size_t k) const {
-    const RowAddress block = next.template at<Row>(k - begin);
-#pragma GCC unroll 8
-    for (size_t c = 0; c < kCols; ++c) {
-#pragma GCC unroll 4
-      for (size_t line = 0; line < Row::kBlockBytes; line += 64) RowAddress::prefetch(block.codes + c * bytes.codes + line);
-      if constexpr (Row::kBlockScaleBytes > 0) RowAddress::prefetch(block.scales + c * bytes.scales);
-    }
-  }
-};
-
 /// Adds columns [begin, end) of w; only at the end of the rows may that be a part of a block.
-template <class XPieces, size_t kRows, size_t kCols, class Row, class Next>
+template <class XPieces, size_t kRows, size_t kCols, class Row>
 FORETOKEN_SIMD_INLINE void add_columns(Accumulators<kRows, kCols>& acc, const float* const* x, const Row* w, size_t begin,
-                                       size_t end, const Next& next) {
+                                       size_t end, Prefetcher<Row, kCols>& prefetcher) {
   size_t k = begin;
   for (; k + Row::kBlock <= end; k += Row::kBlock) {
-    next.prefetch(k);
+    prefetcher.step();
     acc.template add_block<XPieces, true>(x, w, k, Row::kBlock);
   }
   if (k < end) acc.template add_block<XPieces, false>(x, w, k, end - k);
@@ -265,57 +243,43 @@ FORETOKEN_SIMD_INLINE void store_sums(const Accumulators<kRows, kCols>& acc, con
   }
 }
 
-/// Activations of kRows rows that stay in a first-level cache while all columns of a tile use them.
+/// One or two rows of activations are soon read again, and weights best in one run. More are cut into parts that stay in a
+/// first-level cache while kRunColumns columns use them.
 template <size_t kRows>
-inline constexpr size_t kColumnsInCache = 6144 / kRows / 256 * 256;
+inline constexpr bool kCutsRows = kRows > 2;
+inline constexpr size_t kRunColumns = 16;
+template <size_t kRows>
+inline constexpr size_t kPartOfRow = 6144 / kRows / 256 * 256;
 
 template <size_t kRows, class XPieces, class Rows>
 void dot_columns(const float* const* x, const Rows& weights, size_t first, size_t columns, size_t in_features, float* sums) {
   using Row = typename Rows::Row;
   constexpr size_t kCols = kGroupColumns<kRows, Row>;
+  constexpr size_t kRun = kCutsRows<kRows> ? kRunColumns : kCols;
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) rows[r] = x[r];
-  const auto load_rows = [&](size_t c0, Row* w) {
-    const size_t last = smaller(kCols, columns - c0) - 1;
-    // Columns past the end repeat the last one; nobody reads their sums.
-    for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + c0 + smaller(c, last));
-  };
-  if constexpr (kRows <= 2) {  // soon read again; weights are best read in one run
-    for (size_t c0 = 0; c0 < columns; c0 += kCols) {
-      Row w[kCols];
-      load_rows(c0, w);
-      Accumulators<kRows, kCols> acc;
-      acc.clear();
-      add_columns<XPieces>(acc, rows, w, 0, in_features, NextRows<Row, kCols>(weights.address_of(first + c0 + kCols)));
-      store_sums(acc, w, sums + c0);
-    }
-  } else {
-    Accumulators<kRows, kCols> partial[kMaxTileColumns / kCols];
-    const RowAddress row_bytes = weights.address_of(1) - weights.address_of(0);
-    // Two groups of columns later: in this part of the rows, in the next one, or in the first one of the next tile.
-    const auto next_of = [&](size_t c0, size_t begin, size_t end) {
-      const size_t later = c0 + 2 * kCols;
-      if (later < columns)
-        return NextColumns<Row, kCols>{weights.address_of(first + later).template at<Row>(begin), row_bytes, begin};
-      if (end == in_features) return NextColumns<Row, kCols>{weights.address_of(first + later), row_bytes, begin};
-      return NextColumns<Row, kCols>{weights.address_of(first + later - columns).template at<Row>(end), row_bytes, begin};
-    };
-    for (size_t begin = 0; begin < in_features; begin += kColumnsInCache<kRows>) {
-      const size_t end = smaller(begin + kColumnsInCache<kRows>, in_features);
-      for (size_t c0 = 0; c0 < columns; c0 += kCols) {
+  Prefetcher<Row, kCols> prefetcher(weights.address_of(first + kRun));
+  Accumulators<kRows, kCols> partial[kRun / kCols];
+  const size_t part = kCutsRows<kRows> ? kPartOfRow<kRows> : in_features;
+  for (size_t run = 0; run < columns; run += kRun) {
+    const size_t run_end = smaller(run + kRun, columns);
+    for (size_t begin = 0; begin < in_features; begin += part) {
+      const size_t end = smaller(begin + part, in_features);
+      for (size_t c0 = run; c0 < run_end; c0 += kCols) {
         Row w[kCols];
-        load_rows(c0, w);
+        // Columns past the end repeat the last one; nobody reads their sums.
+        for (size_t c = 0; c < kCols; ++c) w[c] = weights.row(first + smaller(c0 + c, columns - 1));
         Accumulators<kRows, kCols> acc;
         if (begin == 0) {
           acc.clear();
         } else {
-          acc = partial[c0 / kCols];
+          acc = partial[(c0 - run) / kCols];
         }
-        add_columns<XPieces>(acc, rows, w, begin, end, next_of(c0, begin, end));
+        add_columns<XPieces>(acc, rows, w, begin, end, prefetcher);
         if (end == in_features) {
           store_sums(acc, w, sums + c0);
         } else {
-          partial[c0 / kCols] = acc;
+          partial[(c0 - run) / kCols] = acc;
         }
       }
     }
