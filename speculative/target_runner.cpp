@@ -168,7 +168,7 @@ void TargetRunner::upload_metadata(const TargetSequence& sequence, int64_t rows)
   metadata_.i32(query_start_loc_)[1] = static_cast<int32_t>(rows);
   metadata_.i32(seq_lens_)[0] = static_cast<int32_t>(sequence.num_tokens_ + rows);
   metadata_.i32(state_slots_)[0] = sequence.state_slot_;
-  metadata_.i32(num_commit_)[0] = sequence.num_commit_;
+  metadata_.i32(num_commit_)[0] = fault::active(Fault::kStateNotCommitted) ? 0 : sequence.num_commit_;
   const auto blocks = sequence.blocks_.blocks();
   if (!fault::active(Fault::kStaleBlockTable)) std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
   metadata_.upload(stream_, block_table_, blocks.size());

@@ -4,23 +4,17 @@
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/delta_net_params.h"
 #include "backends/cpu/ops/operands.h"
-#include "core/fault.h"
 #include "core/ops/gated_delta_rule.h"
 
 namespace foretoken::cpu {
 namespace {
-
-/// The rows to commit; none while the fault that loses them is on.
-const int32_t* commits(const Tensor& num_commit) {
-  return fault::active(Fault::kStateNotCommitted) ? nullptr : pointer<const int32_t>(num_commit);
-}
 
 CausalConv1dSiluParams conv_params(const CausalConv1dSilu& op) {
   return {.x = pointer<const float>(op.x),
           .weight = pointer<const float>(op.weight),
           .query_start_loc = pointer<const int32_t>(op.query_start_loc),
           .state_slots = pointer<const int32_t>(op.state_slots),
-          .num_commit = commits(op.num_commit),
+          .num_commit = pointer<const int32_t>(op.num_commit),
           .conv_state = pointer<float>(op.conv_state),
           .conv_record = pointer<float>(op.conv_record),
           .out = pointer<float>(op.out),
@@ -40,7 +34,7 @@ GatedDeltaRuleParams delta_rule_params(const GatedDeltaRule& op) {
           .dt_bias = pointer<const float>(op.dt_bias),
           .query_start_loc = pointer<const int32_t>(op.query_start_loc),
           .state_slots = pointer<const int32_t>(op.state_slots),
-          .num_commit = commits(op.num_commit),
+          .num_commit = pointer<const int32_t>(op.num_commit),
           .state = pointer<float>(op.state),
           .key_record = pointer<float>(op.key_record),
           .delta_record = pointer<float>(op.delta_record),

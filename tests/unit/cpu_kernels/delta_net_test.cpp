@@ -2,7 +2,6 @@
 #include <cmath>
 #include <random>
 
-#include "core/fault.h"
 #include "tests/unit/cpu_kernels/isa_test.h"
 
 namespace foretoken::cpu {
@@ -265,22 +264,6 @@ TEST_P(DeltaNetTest, CommitOfSeveralSequences) {
   (void)run(GetParam(), 4, alone, in, {.first = 6, .counts = {3}, .slots = {0}});
   expect_same_states(batch, alone);
 }
-
-#ifdef FORETOKEN_FAULTS
-TEST_P(DeltaNetTest, TheFaultSwitchLosesTheCommit) {
-  const Geometry g;
-  const Inputs in(g, 4);
-  const States s(g), untouched(g);
-  const Step record{.first = 0, .counts = {2}, .slots = {0}, .update = StateUpdate::kRecord, .commits = {0}};
-  Step next = record;
-  next.commits = {2};
-  (void)run(GetParam(), 4, s, in, record);
-  fault::inject(Fault::kStateNotCommitted);
-  (void)run(GetParam(), 4, s, in, next);
-  fault::inject(Fault::kNone);
-  expect_same_states(s, untouched);
-}
-#endif
 
 }  // namespace
 }  // namespace foretoken::cpu
