@@ -74,13 +74,14 @@ FORETOKEN_DEVICE void stream_best(const StreamArgmaxParams& p) {
 }
 
 template <class Format>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) stream_argmax(const __grid_constant__ StreamArgmaxParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
+    stream_argmax(const __grid_constant__ StreamArgmaxParams p) {
   stream_best<Format>(p);
 }
 
 template <class Format>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) FORETOKEN_CLUSTER(Format::kShape.cluster)
-    stream_argmax_clusters(const __grid_constant__ StreamArgmaxParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
+    FORETOKEN_CLUSTER(Format::kShape.cluster) stream_argmax_clusters(const __grid_constant__ StreamArgmaxParams p) {
   stream_best<Format>(p);
 }
 

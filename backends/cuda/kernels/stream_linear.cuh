@@ -34,14 +34,15 @@ struct StoreResults {
 };
 
 template <class Format, bool kPaired>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) stream_linear(const __grid_constant__ StreamParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
+    stream_linear(const __grid_constant__ StreamParams p) {
   StoreResults<kPaired> results;
   stream<Format>(p, results);
 }
 
 template <class Format, bool kPaired>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) FORETOKEN_CLUSTER(Format::kShape.cluster)
-    stream_linear_clusters(const __grid_constant__ StreamParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
+    FORETOKEN_CLUSTER(Format::kShape.cluster) stream_linear_clusters(const __grid_constant__ StreamParams p) {
   StoreResults<kPaired> results;
   stream<Format>(p, results);
 }

@@ -18,15 +18,16 @@ inline constexpr uint32_t kSumBuffers = 2;
 /// Weights of a launch.
 inline constexpr uint32_t kMaxParts = 4;
 
-/// How a work group shares the work. Of a row, or of its part of a row in a cluster, warp w has slices w * run ... w * run + run
-/// - 1 of each split * run. What decides the order of sums must follow from the format and the row length alone: all but `tiles`,
-/// `loaders` and `epilogues`.
+/// How a work group shares the work. Of a row, or of its part of a row in a cluster, warp w of `split` has slices w, w + split
+/// and so on. What decides the order of sums, `split`, `cluster`, `slice_elements` and `half`, must follow from the format and
+/// the row length alone.
 struct StreamShape {
   uint32_t split;            // warps that share a row
-  uint32_t run = 1;          // slices that a warp takes in a row before the next warp has its own
   uint32_t tiles = 1;        // tiles under way together, `split` warps each
   uint32_t cluster = 1;      // work groups that share a row, because x would not fit beside the ring of one
-  uint32_t loaders = 4;      // warps that fill the ring: one alone cannot give out copies as fast as memory serves them
+  uint32_t loaders = 2;      // warps that fill the ring: one alone cannot give out copies as fast as memory serves them
+  uint32_t residents = 2;    // work groups that a multiprocessor should have registers and memory for: that of the next kernel
+                             // fills its ring while this one ends
   uint32_t epilogues = 1;    // warps that add partial sums and store results
   uint32_t slice_elements;   // weights in kSliceBytes
   uint32_t scale_bytes = 0;  // of a row and slice that travel with the codes
@@ -34,19 +35,20 @@ struct StreamShape {
 
   [[nodiscard]] constexpr uint32_t multipliers() const { return split * tiles; }  // warps
   [[nodiscard]] constexpr uint32_t num_threads() const { return (multipliers() + loaders + epilogues) * 32; }
-  /// Half a bank line more than the codes, so that fragments of neighbouring rows meet no conflict.
-  [[nodiscard]] constexpr uint32_t row_stride() const { return stage_slices() * kSliceBytes + 64; }
-  [[nodiscard]] constexpr uint32_t scale_stride() const { return scale_bytes == 0 ? 0 : stage_slices() * scale_bytes + 16; }
-  [[nodiscard]] constexpr uint32_t stage_slices() const { return split * run; }
+  /// Segments of rows lie in lines of shared memory as they lie in lines of memory, else each line would be copied in two pieces.
+  [[nodiscard]] constexpr uint32_t row_stride() const { return split * kSliceBytes; }
+  [[nodiscard]] constexpr uint32_t scale_stride() const { return scale_bytes == 0 ? 0 : split * scale_bytes + 16; }
   [[nodiscard]] constexpr uint32_t stage_rows() const { return tiles * kTileRows; }
   [[nodiscard]] constexpr uint32_t stage_bytes() const { return stage_rows() * (row_stride() + scale_stride()); }
   /// Fragments of 16 bytes that a lane holds of x per slice.
   [[nodiscard]] constexpr uint32_t fragments() const { return slice_elements / 32; }
 
-  // Shared memory, in this order: barriers, partial sums, scales of x, x, the ring.
-  [[nodiscard]] constexpr uint32_t barrier_bytes() const { return (2 * kMaxStages + 2 * kSumBuffers * tiles) * 8; }
+  // Shared memory, in this order: barriers, partial sums, scales of x, x, the ring. Each begins with a line.
+  [[nodiscard]] constexpr uint32_t barrier_bytes() const { return whole_lines((2 * kMaxStages + 2 * kSumBuffers * tiles) * 8); }
   [[nodiscard]] constexpr uint32_t sum_bytes() const { return kSumBuffers * tiles * cluster * split * 32 * 16; }
-  [[nodiscard]] constexpr uint32_t x_scale_bytes(uint32_t slices) const { return half ? slices * kTileColumns * 4 : 0; }
+  [[nodiscard]] constexpr uint32_t x_scale_bytes(uint32_t slices) const {
+    return half ? whole_lines(slices * kTileColumns * 4) : 0;
+  }
   [[nodiscard]] constexpr uint32_t x_bytes(uint32_t slices, uint32_t rows) const { return slices * slice_elements * 2 * rows; }
   /// Slices of the longest part of a row that one work group of a cluster has.
   [[nodiscard]] constexpr uint32_t group_slices(uint32_t in_features) const {
@@ -57,12 +59,16 @@ struct StreamShape {
     const uint32_t slices = group_slices(in_features);
     return barrier_bytes() + sum_bytes() + x_scale_bytes(slices) + x_bytes(slices, rows);
   }
+
+ private:
+  [[nodiscard]] static constexpr uint32_t whole_lines(uint32_t bytes) { return (bytes + 127) / 128 * 128; }
 };
 
 /// The shapes of the formats.
 inline constexpr StreamShape kStreamBf16{.split = 8, .slice_elements = 64};
 inline constexpr StreamShape kStreamFp8{.split = 8, .slice_elements = 128, .half = true};
-inline constexpr StreamShape kStreamNvfp4{.split = 8, .epilogues = 2, .slice_elements = 256, .scale_bytes = 16, .half = true};
+inline constexpr StreamShape kStreamNvfp4{
+    .split = 8, .residents = 1, .epilogues = 2, .slice_elements = 256, .scale_bytes = 16, .half = true};
 
 /// The same in clusters of two work groups.
 [[nodiscard]] constexpr StreamShape in_clusters(StreamShape shape) {

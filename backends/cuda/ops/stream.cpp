@@ -1,7 +1,9 @@
-// linear and linear_silu_mul over large weights, streamed through the multiprocessors (kernels/stream.cuh).
+// linear, linear_group and linear_silu_mul over large weights, streamed through the multiprocessors (kernels/stream.cuh).
 #include "backends/cuda/cuda_ops.h"
 #include "backends/cuda/ops/stream_kernels.h"
+#include "backends/cuda/ops/weight_size.h"
 #include "core/ops/linear.h"
+#include "core/ops/linear_group.h"
 
 namespace foretoken::cuda {
 namespace {
@@ -12,6 +14,27 @@ StreamPart part_of(const LinearWeight& w, const Tensor& out, uint32_t rows_befor
           .out_stride = gpu::stride(out),
           .end = rows_before + static_cast<uint32_t>(w.out_features()),
           .out_is_bf16 = gpu::is_bf16(out)};
+}
+
+/// A group is one launch where Linear streams each of its weights, all of one format.
+Availability accepts_group(const StreamKernels<StreamParams>& kernels, const LinearGroup& op) {
+  for (size_t i = 0; i < op.num_projections(); ++i) {
+    if (!is_streamed(op.w[i])) return Availability::no("for large weights only");
+    if (op.w[i].format != op.w[0].format) return Availability::no("for weights of one format");
+    if (const Availability one = kernels.accepts(op.w[i], op.x); !one) return one;
+  }
+  return Availability::yes();
+}
+
+void launch_group(CommandList& cmd, const LinearGroup& op, const StreamKernels<StreamParams>& kernels) {
+  static_assert(LinearGroup::kMaxProjections <= kMaxParts);
+  const StreamPlan plan = kernels.plan(op.w[0].format, op.x, cmd.capabilities());
+  StreamParams params = stream_params(plan, op.x);
+  for (size_t i = 0; i < op.num_projections(); ++i) {
+    params.part[i] = part_of(op.w[i], op.out[i], params.out_features);
+    params.out_features = params.part[i].end;
+  }
+  kernels.kernel(op.w[0].format, plan)(cmd, plan.grid, params, accesses_of(op));
 }
 
 }  // namespace
@@ -28,6 +51,10 @@ void add_stream_ops(OpTable& table, const KernelModule& module) {
         linear.kernel(op.w.format, plan)(cmd, plan.grid, params, accesses_of(op));
       },
       [linear](const Linear& op) { return linear.accepts(op.w, op.x); });
+
+  table.add<LinearGroup>(
+      "stream", [linear](CommandList& cmd, const LinearGroup& op) { launch_group(cmd, op, linear); },
+      [linear](const LinearGroup& op) { return accepts_group(linear, op); });
 
   const StreamKernels<StreamParams> silu_mul(module, "stream_silu_mul");
   table.add<LinearSiluMul>(
