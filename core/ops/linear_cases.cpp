@@ -176,6 +176,15 @@ std::vector<OpCase<Linear>> Linear::cases() {
   for (const LinearShape& shape : kShapes) list.push_back(linear_case(name_of(shape), shape, fill::normal(1.0)));
   list.push_back(linear_case("large_values", {4, 1024, 64}, fill::normal(1e6)));
   list.push_back(linear_case("nan_row", {4, 192, 64}, with_patch(fill::normal(1.0), 192 + 3, 1, std::nan(""))));
+  for (const WeightKind& kind : {kBF16Weight, kFp8Row, kNvfp4}) {
+    const std::string suffix = "_" + case_parts::name_of(kind) + "_act-bf16";
+    list.push_back(
+        linear_case("nan_row" + suffix, bf16_rows(4, 512, 64, kind), with_patch(fill::normal(1.0), 512 + 3, 1, std::nan(""))));
+    // Beyond what FP16 can hold, on both sides.
+    list.push_back(linear_case("wide_values" + suffix, bf16_rows(3, 512, 64, kind), case_parts::wide_normal(1e12)));
+    list.push_back(linear_case("tiny_values" + suffix, bf16_rows(3, 512, 64, kind), case_parts::wide_normal(1e-20)));
+    list.push_back(linear_case("zeros" + suffix, bf16_rows(2, 512, 64, kind), fill::constant(0.0)));
+  }
   return list;
 }
 
