@@ -7,6 +7,7 @@
 namespace foretoken::cuda {
 
 void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, linear_silu_mul with BF16 activations
+void add_small_ops(OpTable& table, const KernelModule& module);    // linear, linear_group, linear_silu_mul over small weights
 void add_stream_ops(OpTable& table, const KernelModule& module);   // linear, linear_group, linear_silu_mul over large weights
 void add_stream_argmax_ops(OpTable& table, const KernelModule& module);
 

@@ -14,6 +14,9 @@ gpu::KernelList all_kernels() {
   add_prefill_kernels(list);
   add_quantize_kernels(list);
   add_sampling_kernels(list);
+  add_bf16_small_kernels(list);
+  add_fp8_small_kernels(list);
+  add_nvfp4_small_kernels(list);
   add_f32_weight_kernels(list);
   add_bf16_weight_kernels(list);
   add_fp8_row_weight_kernels(list);
