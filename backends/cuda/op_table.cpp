@@ -15,6 +15,7 @@ OpTable make_op_table(const KernelModule& module) {
   add_stream_ops(table, module);
   add_stream_argmax_ops(table, module);
   gpu::add_linear_ops(table, module);
+  add_moe_ops(table, module);
   gpu::add_moe_ops(table, module);
   add_abs_max_ops(table, module);
   gpu::add_quantize_ops(table, module);

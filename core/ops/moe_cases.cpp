@@ -14,7 +14,24 @@ struct MoeShape {
   bool strided = false;
   DType dtype = DType::kF32;
   bool crowded = false;  // every row picks the same experts
+  bool f32_out = false;  // whatever the activations are
 };
+
+/// A shape with BF16 activations and exact results.
+constexpr MoeShape bf16_rows(int64_t num_tokens, int64_t num_experts, int64_t top_k, int64_t hidden_size,
+                             int64_t intermediate_size, case_parts::WeightKind weight = {}, bool strided = false,
+                             bool crowded = false) {
+  return {.num_tokens = num_tokens,
+          .num_experts = num_experts,
+          .top_k = top_k,
+          .hidden_size = hidden_size,
+          .intermediate_size = intermediate_size,
+          .weight = weight,
+          .strided = strided,
+          .dtype = DType::kBF16,
+          .crowded = crowded,
+          .f32_out = true};
+}
 
 using case_parts::WeightKind;
 constexpr WeightKind kBF16Weight{};
@@ -53,13 +70,32 @@ constexpr MoeShape kShapes[] = {
     {5, 8, 2, 192, 64, kNvfp4},
     {3, 4, 3, 48, 16, kNvfp4G2, true},
     {9, 16, 2, 64, 32, kNvfp4, false, DType::kF32, true},
+    bf16_rows(1, 8, 2, 2048, 512),
+    bf16_rows(8, 64, 8, 128, 512),
+    bf16_rows(7, 300, 10, 192, 96),
+    bf16_rows(8, 16, 4, 1096, 72, kBF16Weight, true),
+    bf16_rows(8, 8, 8, 64, 136, kBF16Weight, false, true),
+    bf16_rows(17, 16, 4, 256, 128),
+    bf16_rows(40, 8, 2, 200, 1040, kBF16Weight, false, true),
+    bf16_rows(1, 8, 4, 2048, 512, kFp8Row),
+    bf16_rows(6, 16, 8, 208, 80, kFp8RowBF16, true),
+    bf16_rows(19, 8, 2, 128, 64, kFp8Row),
+    bf16_rows(1, 8, 4, 2048, 512, kFp8BlockBF16),
+    bf16_rows(8, 32, 8, 384, 256, kFp8Block),
+    bf16_rows(5, 8, 2, 176, 104, kFp8Block32),
+    bf16_rows(24, 8, 2, 256, 128, kFp8BlockBF16, false, true),
+    bf16_rows(1, 8, 4, 2048, 512, kNvfp4G2),
+    bf16_rows(8, 32, 8, 288, 96, kNvfp4),
+    bf16_rows(3, 16, 5, 640, 224, kNvfp4G2, true),
+    bf16_rows(18, 8, 2, 256, 128, kNvfp4G2, false, true),
 };
 
 std::string name_of(const MoeShape& shape) {
   using namespace case_parts;
   return sized("T", shape.num_tokens) + sized("_E", shape.num_experts) + sized("_k", shape.top_k) +
          sized("_H", shape.hidden_size) + sized("_I", shape.intermediate_size) + "_" + name_of(shape.weight) +
-         (shape.strided ? "_strided" : "") + (shape.crowded ? "_crowded" : "") + activation_suffix(shape.dtype);
+         (shape.strided ? "_strided" : "") + (shape.crowded ? "_crowded" : "") + (shape.f32_out ? "_out-f32" : "") +
+         activation_suffix(shape.dtype);
 }
 
 /// What moe_route would give for random logits.
@@ -84,10 +120,13 @@ Route draw_route(const MoeShape& shape, uint64_t seed) {
   return route;
 }
 
+DType out_dtype(const MoeShape& shape) { return shape.f32_out ? DType::kF32 : shape.dtype; }
+
 Tensor rows_of(OperandMaker& maker, const MoeShape& shape, const Fill& fill) {
   const Shape extents{shape.num_tokens, shape.hidden_size};
-  if (shape.strided) return maker.strided(shape.dtype, extents, shape.hidden_size + 16, fill);
-  return fill ? maker.input(shape.dtype, extents, fill) : maker.output(shape.dtype, extents);
+  const DType dtype = fill ? shape.dtype : out_dtype(shape);
+  if (shape.strided) return maker.strided(dtype, extents, shape.hidden_size + 16, fill);
+  return fill ? maker.input(dtype, extents, fill) : maker.output(dtype, extents);
 }
 
 MoeExpertsUp make_up(OperandMaker& maker, const MoeShape& shape) {
@@ -98,7 +137,7 @@ MoeExpertsUp make_up(OperandMaker& maker, const MoeShape& shape) {
                                      1.0 / std::sqrt(static_cast<double>(shape.hidden_size)));
   op.expert_offsets = maker.input(DType::kI32, {shape.num_experts + 1}, case_parts::listed(route.expert_offsets));
   op.expert_pairs = maker.input(DType::kI32, {shape.num_tokens * shape.top_k}, case_parts::listed(route.expert_pairs));
-  op.out = maker.output(shape.dtype, {shape.num_tokens, shape.top_k, shape.intermediate_size});
+  op.out = maker.output(out_dtype(shape), {shape.num_tokens, shape.top_k, shape.intermediate_size});
   return op;
 }
 
@@ -153,6 +192,7 @@ std::vector<OpCase<MoeRoute>> MoeRoute::cases() {
   };
   for (const bool renormalise : {true, false}) {
     add("ties", 1, 256, 8, renormalise, stepped_logits(40));
+    add("ties", 8, 256, 8, renormalise, stepped_logits(40));
     add("ties", 16, 256, 8, renormalise, stepped_logits(40));
     add("ties", 5, 8, 2, renormalise, stepped_logits(20));
     add("ties", 3, 512, 10, renormalise, stepped_logits(60));

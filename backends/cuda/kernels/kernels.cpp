@@ -10,6 +10,10 @@ gpu::KernelList all_kernels() {
   add_delta_net_kernels(list);
   add_linear_combine_kernels(list);
   add_moe_kernels(list);
+  add_moe_route_kernels(list);
+  add_bf16_moe_kernels(list);
+  add_fp8_moe_kernels(list);
+  add_nvfp4_moe_kernels(list);
   add_norm_kernels(list);
   add_prefill_kernels(list);
   add_quantize_kernels(list);

@@ -1,0 +1,81 @@
+// Parameters of the tensor-core kernels of a mixture of experts. Addresses are the device's; strides count elements between rows.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/gpu/linear_params.h"
+
+namespace foretoken::cuda {
+
+inline constexpr uint32_t kExpertThreads = 256;
+inline constexpr uint32_t kExpertWarps = 8;
+/// Weight rows of a tile.
+inline constexpr uint32_t kExpertTileRows = 8;
+/// Rows of x at most whose products moe_down keeps to itself: as many pairs may meet in one expert.
+inline constexpr uint32_t kDownRows = 8;
+/// Between rows of x in shared memory, beyond a multiple of 128: fragments of neighbouring rows meet no bank conflict.
+inline constexpr uint32_t kRowPadBytes = 64;
+
+/// Rows and experts that moe_route_few chooses for in one work group.
+inline constexpr uint32_t kRouteFewRows = 8;
+inline constexpr uint32_t kRouteFewExperts = 512;
+inline constexpr uint32_t kRouteFewPairs = 256;
+inline constexpr uint32_t kRouteFewThreads = kRouteFewRows * 32;
+
+/// moe_up and moe_products: grid (column tiles, slots among the experts that have pairs). Group memory: rows of x at once *
+/// x_row_bytes.
+struct MoeTileParams {
+  gpu::WeightParams weight;  // [E, 2*I, H] gate rows first, or [E, H, I]
+  uint64_t x;                // BF16 rows
+  uint64_t x_stride;
+  uint64_t expert_offsets;  // [E+1]
+  uint64_t expert_pairs;    // [P]
+  uint64_t out;             // [P, out_features]
+  uint32_t pairs_per_row;   // pair p reads row p / pairs_per_row
+  uint32_t num_pairs;
+  uint32_t num_experts;
+  uint32_t in_features;
+  uint32_t out_features;
+  uint32_t slice_bits;  // 0 to 3: 2^slice_bits warps share a row; it decides the order of sums
+  uint32_t x_row_bytes;
+  uint32_t out_is_bf16;
+};
+
+/// moe_down: grid: column tiles. Group memory: num_pairs * (x_row_bytes + 4 * kExpertTileRows + 8) + 12 * active experts at most.
+struct MoeDownParams {
+  gpu::WeightParams weight;  // [E, H, I]
+  uint64_t x;                // [P, I] BF16
+  uint64_t expert_offsets;   // [E+1]
+  uint64_t expert_pairs;     // [P]
+  uint64_t topk_weights;     // [T, k]
+  uint64_t shared;           // [T, H], or 0
+  uint64_t shared_gate;      // [T, 1] F32
+  uint64_t out;              // [T, H]
+  uint64_t shared_stride;
+  uint64_t shared_gate_stride;
+  uint64_t out_stride;
+  uint32_t num_rows;  // T
+  uint32_t top_k;
+  uint32_t num_experts;
+  uint32_t in_features;
+  uint32_t out_features;
+  uint32_t x_row_bytes;
+  uint32_t shared_is_bf16;
+  uint32_t out_is_bf16;
+};
+
+/// One work group.
+struct MoeRouteFewParams {
+  uint64_t logits;          // [T, E]
+  uint64_t topk_ids;        // [T, k]
+  uint64_t topk_weights;    // [T, k]
+  uint64_t expert_offsets;  // [E+1]
+  uint64_t expert_pairs;    // [T*k]
+  uint64_t logits_stride;
+  uint32_t num_rows;
+  uint32_t num_experts;
+  uint32_t top_k;
+  uint32_t renormalise;
+};
+
+}  // namespace foretoken::cuda

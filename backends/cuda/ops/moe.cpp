@@ -1,0 +1,241 @@
+// The mixture-of-experts operators with BF16 activations, on tensor cores, and the routing of a few rows in one launch.
+#include "core/ops/moe.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "backends/cuda/cuda_ops.h"
+#include "backends/cuda/kernels/moe_params.h"
+#include "backends/cuda/ops/weight_units.h"
+#include "backends/gpu/moe_params.h"
+#include "backends/gpu/ops/weights.h"
+
+namespace foretoken::cuda {
+namespace {
+
+using gpu::ceil_div;
+using gpu::extent;
+using gpu::stride;
+
+/// Warps that share a row of gate_up: so many that the experts of one row of x keep the device busy. It decides the order of
+/// sums, so it must depend on the weight alone.
+uint32_t slice_bits_of(const LinearWeight& gate_up) {
+  const uint32_t most = gate_up.out_features() >= 1024 ? 2 : 3;
+  uint32_t bits = 0;
+  while (bits < most && 2U << bits <= num_units(gate_up)) ++bits;
+  return bits;
+}
+
+/// Bytes from one row of x to the next in group memory: whole units, and what keeps neighbours apart.
+uint32_t x_row_bytes(const LinearWeight& w) { return num_units(w) * unit_elements(w) * 2 + kRowPadBytes; }
+
+/// A kernel for each weight format but F32, which BF16 would round.
+template <class Params>
+class FormatKernels {
+ public:
+  FormatKernels(const KernelModule& module, const std::string& prefix, const std::string& suffix = "") {
+    for (const WeightFormat format : kFormats) {
+      kernels_[static_cast<size_t>(format)] = module.resolve<Params>(prefix + gpu::kernel_suffix(format) + suffix);
+    }
+  }
+  [[nodiscard]] const Kernel<Params>& get(WeightFormat format) const { return kernels_[static_cast<size_t>(format)]; }
+
+ private:
+  static constexpr std::array kFormats{WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4};
+  std::array<Kernel<Params>, 5> kernels_;
+};
+
+/// Of rows of x: what every device with tensor cores for BF16 has, with some to spare.
+constexpr uint32_t kMostRowBytes = 80 << 10;
+
+/// `rows` of x that a work group holds at once.
+Availability accepts(const LinearWeight& w, const Tensor& x, int64_t matrix_rows, uint32_t rows) {
+  if (x.dtype() != DType::kBF16) return Availability::no("for BF16 activations only");
+  if (w.format == WeightFormat::kF32) return Availability::no("F32 weights would be rounded");
+  if (w.format == WeightFormat::kFp8Block && (w.block_rows % kExpertTileRows != 0 || matrix_rows % kExpertTileRows != 0)) {
+    return Availability::no("blocks and matrices of a multiple of " + std::to_string(kExpertTileRows) + " rows");
+  }
+  if (!gpu::is_aligned(w, x)) {
+    return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
+  }
+  if (rows * x_row_bytes(w) > kMostRowBytes) return Availability::no("shorter rows of activations");
+  return Availability::yes();
+}
+
+void add_moe_route(OpTable& table, const KernelModule& module) {
+  table.add<MoeRoute>(
+      "one launch",
+      [kernel = module.resolve<MoeRouteFewParams>("moe_route_few")](CommandList& cmd, const MoeRoute& op) {
+        kernel(cmd, Grid{},
+               {.logits = op.logits.address(),
+                .topk_ids = op.topk_ids.address(),
+                .topk_weights = op.topk_weights.address(),
+                .expert_offsets = op.expert_offsets.address(),
+                .expert_pairs = op.expert_pairs.address(),
+                .logits_stride = stride(op.logits),
+                .num_rows = extent(op.logits, 0),
+                .num_experts = extent(op.logits, 1),
+                .top_k = extent(op.topk_ids, 1),
+                .renormalise = op.norm_topk_prob ? 1U : 0U},
+               accesses_of(op));
+      },
+      [](const MoeRoute& op) {
+        if (op.topk_ids.dim(1) > op.logits.dim(1)) return Availability::no("no more picks than experts");
+        if (op.logits.dim(0) * op.topk_ids.dim(1) > kRouteFewPairs) {
+          return Availability::no("at most " + std::to_string(kRouteFewPairs) + " picks");
+        }
+        if (op.logits.dim(0) > kRouteFewRows) return Availability::no("at most " + std::to_string(kRouteFewRows) + " rows");
+        return gpu::dim_at_most(op.logits, 1, kRouteFewExperts, "router outputs");
+      });
+}
+
+MoeTileParams tile_params(const LinearWeight& w, const Tensor& x, const Tensor& expert_offsets, const Tensor& expert_pairs) {
+  return {.weight = gpu::weight_params(w),
+          .x = x.address(),
+          .x_stride = stride(x),
+          .expert_offsets = expert_offsets.address(),
+          .expert_pairs = expert_pairs.address(),
+          .out = 0,
+          .pairs_per_row = 1,
+          .num_pairs = extent(expert_pairs, 0),
+          .num_experts = extent(w.weight, 0),
+          .in_features = static_cast<uint32_t>(w.in_features()),
+          .out_features = 0,
+          .slice_bits = 0,
+          .x_row_bytes = x_row_bytes(w),
+          .out_is_bf16 = 0};
+}
+
+/// Work groups for all columns and all experts that can have pairs; each holds `rows` rows of x.
+Grid tile_grid(const MoeTileParams& params, uint32_t rows) {
+  const uint32_t columns = (kExpertWarps >> params.slice_bits) * kExpertTileRows;
+  return {.x = ceil_div(params.out_features, columns),
+          .y = std::min(params.num_experts, params.num_pairs),
+          .group_memory = rows * params.x_row_bytes};
+}
+
+void add_moe_experts_up(OpTable& table, const KernelModule& module) {
+  const FormatKernels<MoeTileParams> few(module, "moe_up_", "_x8");
+  const FormatKernels<MoeTileParams> many(module, "moe_up_", "_x16");
+  table.add<MoeExpertsUp>(
+      "tensor cores",
+      [few, many](CommandList& cmd, const MoeExpertsUp& op) {
+        const uint32_t num_rows = extent(op.x, 0);
+        MoeTileParams params = tile_params(op.gate_up, op.x, op.expert_offsets, op.expert_pairs);
+        params.out = op.out.address();
+        params.pairs_per_row = extent(op.out, 1);
+        params.out_features = extent(op.out, 2);
+        params.slice_bits = slice_bits_of(op.gate_up);
+        params.out_is_bf16 = gpu::is_bf16(op.out);
+        const bool eight = num_rows <= 8 || 16 * params.x_row_bytes > kMostRowBytes;
+        const auto& kernel = (eight ? few : many).get(op.gate_up.format);
+        kernel(cmd, tile_grid(params, std::min(num_rows, eight ? 8U : 16U)), params, accesses_of(op));
+      },
+      [](const MoeExpertsUp& op) { return accepts(op.gate_up, op.x, op.gate_up.out_features() / 2, 8); });
+}
+
+/// The products of the pairs, [T, k, H] F32, where they are joined by a kernel of their own.
+size_t products_bytes(const MoeExpertsDown& op) {
+  return size_t{extent(op.act, 0)} * extent(op.act, 1) * extent(op.out, 1) * sizeof(float);
+}
+
+Tensor pairs_of(const MoeExpertsDown& op) { return op.act.reshape({op.act.dim(0) * op.act.dim(1), op.act.dim(2)}); }
+
+class DownKernels {
+ public:
+  explicit DownKernels(const KernelModule& module)
+      : together_(module, "moe_down_"),
+        products_(module, "moe_products_"),
+        join_(module.resolve<gpu::MoeJoinParams>("moe_join")) {}
+
+  void launch(CommandList& cmd, const MoeExpertsDown& op) const {
+    constexpr uint32_t kMostGroupMemory = 96 << 10;  // two work groups of a multiprocessor
+    const uint32_t memory = group_memory(op);
+    if (extent(op.act, 0) <= kDownRows && memory <= std::min(kMostGroupMemory, cmd.capabilities().max_group_memory - 1024)) {
+      launch_together(cmd, op, memory);
+    } else {
+      launch_apart(cmd, op);
+    }
+  }
+
+ private:
+  /// What moe_down keeps (kernels/moe_params.h).
+  static uint32_t group_memory(const MoeExpertsDown& op) {
+    const uint32_t num_pairs = extent(op.expert_pairs, 0);
+    const uint32_t num_active = std::min(num_pairs, extent(op.down.weight, 0));
+    return num_pairs * (x_row_bytes(op.down) + 4 * kExpertTileRows + 8) + 12 * num_active;
+  }
+
+  void launch_together(CommandList& cmd, const MoeExpertsDown& op, uint32_t memory) const {
+    const MoeDownParams params{.weight = gpu::weight_params(op.down),
+                               .x = op.act.address(),
+                               .expert_offsets = op.expert_offsets.address(),
+                               .expert_pairs = op.expert_pairs.address(),
+                               .topk_weights = op.topk_weights.address(),
+                               .shared = op.shared.address(),
+                               .shared_gate = op.shared_gate.address(),
+                               .out = op.out.address(),
+                               .shared_stride = stride(op.shared),
+                               .shared_gate_stride = stride(op.shared_gate),
+                               .out_stride = stride(op.out),
+                               .num_rows = extent(op.act, 0),
+                               .top_k = extent(op.act, 1),
+                               .num_experts = extent(op.down.weight, 0),
+                               .in_features = extent(op.act, 2),
+                               .out_features = extent(op.out, 1),
+                               .x_row_bytes = x_row_bytes(op.down),
+                               .shared_is_bf16 = op.shared ? gpu::is_bf16(op.shared) : 0U,
+                               .out_is_bf16 = gpu::is_bf16(op.out)};
+    const Grid grid{.x = ceil_div(params.out_features, kExpertTileRows), .group_memory = memory};
+    together_.get(op.down.format)(cmd, grid, params, accesses_of(op));
+  }
+
+  void launch_apart(CommandList& cmd, const MoeExpertsDown& op) const {
+    const std::vector<Access> accesses = accesses_of(op);
+    const Tensor pairs = pairs_of(op);
+    MoeTileParams params = tile_params(op.down, pairs, op.expert_offsets, op.expert_pairs);
+    params.out = checked_workspace("moe_experts_down", op.workspace, products_bytes(op));
+    params.out_features = extent(op.out, 1);
+    products_.get(op.down.format)(cmd, tile_grid(params, std::min(extent(op.act, 0), 16U)), params, accesses);
+    const gpu::MoeJoinParams join{.products = params.out,
+                                  .topk_weights = op.topk_weights.address(),
+                                  .shared = op.shared.address(),
+                                  .shared_gate = op.shared_gate.address(),
+                                  .out = op.out.address(),
+                                  .shared_stride = stride(op.shared),
+                                  .shared_gate_stride = stride(op.shared_gate),
+                                  .out_stride = stride(op.out),
+                                  .top_k = extent(op.act, 1),
+                                  .hidden_size = params.out_features,
+                                  .shared_is_bf16 = op.shared ? gpu::is_bf16(op.shared) : 0U,
+                                  .out_is_bf16 = gpu::is_bf16(op.out)};
+    join_(cmd, Grid{ceil_div(params.out_features, gpu::kJoinThreads), extent(op.out, 0)}, join, accesses);
+  }
+
+  FormatKernels<MoeDownParams> together_;
+  FormatKernels<MoeTileParams> products_;
+  Kernel<gpu::MoeJoinParams> join_;
+};
+
+void add_moe_experts_down(OpTable& table, const KernelModule& module) {
+  table.add<MoeExpertsDown>(
+      "tensor cores", [kernels = DownKernels(module)](CommandList& cmd, const MoeExpertsDown& op) { kernels.launch(cmd, op); },
+      [](const MoeExpertsDown& op) {
+        if (op.shared.is_absent() != op.shared_gate.is_absent()) {
+          return Availability::no("shared and shared_gate must be given together");
+        }
+        return accepts(op.down, pairs_of(op), op.down.out_features(), 16);
+      },
+      products_bytes);
+}
+
+}  // namespace
+
+void add_moe_ops(OpTable& table, const KernelModule& module) {
+  add_moe_route(table, module);
+  add_moe_experts_up(table, module);
+  add_moe_experts_down(table, module);
+}
+
+}  // namespace foretoken::cuda
