@@ -16,6 +16,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
+#include "core/ops/mtp_input.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"

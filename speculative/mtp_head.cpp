@@ -15,7 +15,7 @@ size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 LayerDims supported_dims(const GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights,
                          const LinearWeight& lm_head, const MtpHeadOptions& options) {
   const LayerDims dims = layer_dims(config, options.activation_dtype);
-  ops::require_any<Embedding, RopeTable>(backend, "mtp head");
+  ops::require_any<MtpInput, RopeTable>(backend, "mtp head");
   require_linear(backend, "mtp head: fc", weights.fc, dims.activation_dtype, {1, options.max_rows});
   require_layer(backend, "mtp head", dims, weights.layer, {1, options.max_rows});
   require_lm_head(backend, "mtp head", lm_head, dims.activation_dtype, {1});
@@ -48,8 +48,7 @@ void MtpHead::allocate(GpuBackend& backend) {
     int64_t columns;
     size_t offset = 0;
   };
-  std::array<Item, 5> items{{{embedding_, DType::kF32, hidden_size},
-                             {joined_, dims_.activation_dtype, 2 * hidden_size},
+  std::array<Item, 4> items{{{joined_, dims_.activation_dtype, 2 * hidden_size},
                              {residual_, DType::kF32, hidden_size},
                              {hidden_, dims_.activation_dtype, hidden_size},
                              {cos_sin_, DType::kF32, dims_.rotary_dim}}};
@@ -87,13 +86,15 @@ LayerStep MtpHead::layer_step(const MtpPass& pass, int64_t first_row, int64_t nu
 
 Tensor MtpHead::combine(CommandList& cmd, const MtpPass& pass) const {
   const int64_t rows = pass.next_token_ids.dim(0);
-  const int64_t hidden_size = dims_.hidden_size;
-  const Tensor embedding = embedding_.rows(0, rows);
   const Tensor joined = joined_.rows(0, rows);
   const Tensor residual = residual_.rows(0, rows);
-  ops::embedding(cmd, pass.next_token_ids, embed_tokens_, embedding);
-  ops::rms_norm(cmd, embedding, weights_.pre_fc_norm_embedding, joined.columns(0, hidden_size), dims_.rms_norm_eps);
-  ops::rms_norm(cmd, pass.hidden, weights_.pre_fc_norm_hidden, joined.columns(hidden_size, hidden_size), dims_.rms_norm_eps);
+  ops::dispatch(cmd, MtpInput{.ids = pass.next_token_ids,
+                              .table = embed_tokens_,
+                              .hidden = pass.hidden,
+                              .embedding_norm = weights_.pre_fc_norm_embedding,
+                              .hidden_norm = weights_.pre_fc_norm_hidden,
+                              .out = joined,
+                              .eps = dims_.rms_norm_eps});
   ops::rope_table(cmd, pass.view.positions, cos_sin_.rows(0, rows), rope_theta_);
   layer_step(pass, 0, rows).linear(cmd, joined, weights_.fc, residual);
   return residual;

@@ -51,7 +51,6 @@ class MtpHead {
 
   // Activations of the last pass, for tests: [max_rows, ...] each.
   [[nodiscard]] const LayerScratch& scratch() const { return scratch_; }
-  [[nodiscard]] const Tensor& embedding() const { return embedding_; }
   [[nodiscard]] const Tensor& joined() const { return joined_; }      // [T, 2 * hidden_size]
   [[nodiscard]] const Tensor& residual() const { return residual_; }  // before the final norm
   [[nodiscard]] const Tensor& hidden() const { return hidden_; }      // after it
@@ -75,7 +74,6 @@ class MtpHead {
   DecoderLayer layer_;
   Buffer activations_;
   Buffer workspaces_;
-  Tensor embedding_;         // [max_rows, hidden_size]
   Tensor joined_;            // [max_rows, 2 * hidden_size]
   Tensor residual_;          // [max_rows, hidden_size]
   Tensor hidden_;            // [max_rows, hidden_size]

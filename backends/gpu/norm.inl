@@ -1,4 +1,4 @@
-// rms_norm, add_rms_norm, rope_table, rope, qk_norm_rope_cache (core/ops/rms_norm.h, rope.h).
+// rms_norm, add_rms_norm, mtp_input, rope_table, rope, qk_norm_rope_cache (core/ops/rms_norm.h, mtp_input.h, rope.h).
 #pragma once
 
 #include "backends/gpu/norm_params.h"
@@ -13,8 +13,10 @@ FORETOKEN_DEVICE void store_norm(const RmsNormParams& p, uint32_t h, float value
   store_float(p.out, blockIdx.x * p.out_stride + h, value * factor * (1.0F + weight), p.out_is_bf16 != 0);
 }
 
-__global__ void __launch_bounds__(kNormThreads) rms_norm(const RmsNormParams p) {
-  allow_next();
+/// Row blockIdx.x of the result. `x_of`, called after the wait, gives the row of x and whether there is one; without it the
+/// result is NaN. Every thread calls it, and gets the same.
+template <class RowOf>
+FORETOKEN_DEVICE void norm_row(const RmsNormParams& p, const RowOf& x_of) {
   __shared__ float scratch[kNormThreads / kLanes];
   const float* weights = pointer<const float>(p.weight);
   const auto store_residual = [&p](uint32_t h, float value) {
@@ -28,7 +30,12 @@ __global__ void __launch_bounds__(kNormThreads) rms_norm(const RmsNormParams p) 
   }
   wait_for_previous();
   float held[kNormHeld];
-  const uint64_t x = blockIdx.x * p.x_stride;
+  uint64_t x = 0;
+  if (!x_of(x)) {
+    for (uint32_t h = threadIdx.x; h < p.hidden_size; h += kNormThreads) store_norm(p, h, NAN, 1.0F, 0.0F);
+    return;
+  }
+  x *= p.x_stride;
   const uint64_t residual = blockIdx.x * p.residual_stride;
   with_element(p.x_is_bf16, [&](auto element) {
 #pragma unroll
@@ -69,6 +76,40 @@ __global__ void __launch_bounds__(kNormThreads) rms_norm(const RmsNormParams p) 
                                         : load_float(p.x, x + h, p.x_is_bf16 != 0);
     store_norm(p, h, value, factor, weights[h]);
   }
+}
+
+__global__ void __launch_bounds__(kNormThreads) rms_norm(const RmsNormParams p) {
+  allow_next();
+  norm_row(p, [](uint64_t& row) {
+    row = blockIdx.x;
+    return true;
+  });
+}
+
+__global__ void __launch_bounds__(kNormThreads) mtp_input(const MtpInputParams p) {
+  allow_next();
+  const bool is_hidden = blockIdx.y == 1;
+  const uint64_t half_bytes = uint64_t{p.hidden_size} * (p.out_is_bf16 != 0 ? sizeof(uint16_t) : sizeof(float));
+  RmsNormParams half;
+  half.x = is_hidden ? p.hidden : p.table;
+  half.residual = 0;
+  half.weight = is_hidden ? p.hidden_norm : p.embedding_norm;
+  half.out = p.out + (is_hidden ? half_bytes : 0);
+  half.x_stride = is_hidden ? p.hidden_stride : p.hidden_size;
+  half.residual_stride = 0;
+  half.out_stride = p.out_stride;
+  half.hidden_size = p.hidden_size;
+  half.eps = p.eps;
+  half.x_is_bf16 = is_hidden ? p.hidden_is_bf16 : p.table_is_bf16;
+  half.residual_is_bf16 = 0;
+  half.out_is_bf16 = p.out_is_bf16;
+  norm_row(half, [&](uint64_t& row) {
+    row = blockIdx.x;
+    if (is_hidden) return true;
+    const int32_t id = pointer<const int32_t>(p.ids)[blockIdx.x];
+    row = static_cast<uint32_t>(id);
+    return id >= 0 && static_cast<uint32_t>(id) < p.vocab_size;
+  });
 }
 
 constexpr uint32_t kHeadHeld = kMaxHeadDim / kHeadThreads;  // elements of a head that a thread keeps

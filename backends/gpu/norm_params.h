@@ -29,6 +29,24 @@ struct RmsNormParams {
   uint32_t reserved;
 };
 
+/// mtp_input. grid.x: rows, grid.y: the half of the embedding, then that of the hidden state.
+struct MtpInputParams {
+  uint64_t ids;             // [T] I32
+  uint64_t table;           // [V, H]
+  uint64_t hidden;          // [T, H]
+  uint64_t embedding_norm;  // [H] F32
+  uint64_t hidden_norm;     // [H] F32
+  uint64_t out;             // [T, 2 * H]
+  uint64_t hidden_stride;
+  uint64_t out_stride;
+  uint32_t vocab_size;
+  uint32_t hidden_size;
+  float eps;
+  uint32_t table_is_bf16;
+  uint32_t hidden_is_bf16;
+  uint32_t out_is_bf16;
+};
+
 struct RopeTableParams {
   uint64_t positions;  // [T] I32
   uint64_t cos_sin;    // [T, R] F32

@@ -9,6 +9,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
+#include "core/ops/mtp_input.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
@@ -32,7 +33,7 @@ struct OpList {
 };
 
 using AllOps =
-    OpList<Embedding, RmsNorm, AddRmsNorm, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
+    OpList<Embedding, RmsNorm, AddRmsNorm, MtpInput, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
            QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp, MoeExpertsDown,
            AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
 

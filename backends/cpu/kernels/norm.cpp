@@ -10,8 +10,9 @@
 namespace foretoken::cpu::FORETOKEN_CPU_ISA {
 namespace {
 
-/// out = x * scale * (1 + weight)
-FORETOKEN_SIMD_INLINE void scale_zero_centred(const float* x, const float* weight, float scale, float* out, size_t n) {
+/// out = x * scale * (1 + weight); x holds float32 or BF16.
+template <class T>
+FORETOKEN_SIMD_INLINE void scale_zero_centred(const T* x, const float* weight, float scale, float* out, size_t n) {
   const F32x16 scales = F32x16::broadcast(scale);
   const F32x16 one = F32x16::broadcast(1.0F);
   for_each_vector(n, [&](size_t i, size_t count) {
@@ -20,7 +21,8 @@ FORETOKEN_SIMD_INLINE void scale_zero_centred(const float* x, const float* weigh
 }
 
 /// out = rms_norm(x), zero-centred weight; out may be x.
-FORETOKEN_SIMD_INLINE void normalise(const float* x, const float* weight, float eps, float* out, size_t n) {
+template <class T>
+FORETOKEN_SIMD_INLINE void normalise(const T* x, const float* weight, float eps, float* out, size_t n) {
   const float scale = inverse_rms(n, eps, [&](size_t i, size_t count) { return load_lanes(x + i, count); });
   scale_zero_centred(x, weight, scale, out, n);
 }
@@ -54,6 +56,28 @@ void add_rms_norm(const AddRmsNormParams& p, uint32_t begin, uint32_t end) {
       return sum;
     });
     scale_zero_centred(residual, p.weight, scale, p.out + row * p.out_stride, p.hidden_size);
+  }
+}
+
+void mtp_input(const MtpInputParams& p, uint32_t begin, uint32_t end) {
+  for (size_t item = begin; item < end; ++item) {
+    const size_t row = item / 2;
+    float* out = p.out + row * p.out_stride;
+    if (item % 2 == 1) {
+      normalise(p.hidden + row * p.hidden_stride, p.hidden_norm, p.eps, out + p.hidden_size, p.hidden_size);
+      continue;
+    }
+    const int32_t id = p.ids[row];
+    if (id < 0 || static_cast<size_t>(id) >= p.vocab_size) {
+      for (size_t i = 0; i < p.hidden_size; ++i) out[i] = __builtin_nanf("");
+      continue;
+    }
+    const size_t first = static_cast<size_t>(id) * p.hidden_size;
+    if (p.table_is_bf16) {
+      normalise(static_cast<const uint16_t*>(p.table) + first, p.embedding_norm, p.eps, out, p.hidden_size);
+    } else {
+      normalise(static_cast<const float*>(p.table) + first, p.embedding_norm, p.eps, out, p.hidden_size);
+    }
   }
 }
 
@@ -139,6 +163,7 @@ void qk_norm_rope_cache(const QkNormRopeCacheParams& p, uint32_t begin, uint32_t
 constexpr KernelEntry kEntries[] = {
     kernel_entry<RmsNormParams, rms_norm>("rms_norm"),
     kernel_entry<AddRmsNormParams, add_rms_norm>("add_rms_norm"),
+    kernel_entry<MtpInputParams, mtp_input>("mtp_input"),
     kernel_entry<RopeTableParams, rope_table>("rope_table"),
     kernel_entry<RopeParams, rope>("rope"),
     kernel_entry<QkNormRopeCacheParams, qk_norm_rope_cache>("qk_norm_rope_cache"),

@@ -35,6 +35,22 @@ struct AddRmsNormParams {
   float eps;
 };
 
+/// Items are halves of rows: 2 * row for the embedding, 2 * row + 1 for the hidden state.
+struct MtpInputParams {
+  const int32_t* ids;           // [T]
+  const void* table;            // [V, H] F32 or BF16
+  const float* hidden;          // [T, H]
+  const float* embedding_norm;  // [H], zero-centred
+  const float* hidden_norm;     // [H], zero-centred
+  float* out;                   // [T, 2 * H]
+  size_t hidden_stride;
+  size_t out_stride;
+  size_t vocab_size;
+  size_t hidden_size;
+  bool table_is_bf16;
+  float eps;
+};
+
 /// Items are rows.
 struct RopeTableParams {
   const int32_t* positions;  // [T]

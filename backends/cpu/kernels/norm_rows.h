@@ -22,6 +22,11 @@ FORETOKEN_SIMD_INLINE F32x16 load_lanes(const float* p, size_t count) {
   return count == kLanes ? F32x16::load(p) : F32x16::load_partial(p, count);
 }
 
+/// The same from BF16.
+FORETOKEN_SIMD_INLINE F32x16 load_lanes(const uint16_t* p, size_t count) {
+  return count == kLanes ? F32x16::load(p) : load_partial_bf16(p, count);
+}
+
 FORETOKEN_SIMD_INLINE void store_lanes(F32x16 a, float* p, size_t count) {
   if (count == kLanes) {
     a.store(p);

@@ -1,7 +1,8 @@
-// rms_norm, add_rms_norm, rope_table, rope.
+// rms_norm, add_rms_norm, mtp_input, rope_table, rope.
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/norm_params.h"
 #include "backends/cpu/ops/operands.h"
+#include "core/ops/mtp_input.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
 
@@ -46,6 +47,30 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
       });
 }
 
+void add_mtp_input(OpTable& table, const KernelModule& module) {
+  table.add<MtpInput>(
+      "cpu",
+      [kernel = module.resolve<MtpInputParams>("mtp_input")](CommandList& cmd, const MtpInput& op) {
+        kernel(cmd, items(2 * dimension(op.ids, 0)),
+               {.ids = pointer<const int32_t>(op.ids),
+                .table = pointer<const void>(op.table),
+                .hidden = pointer<const float>(op.hidden),
+                .embedding_norm = pointer<const float>(op.embedding_norm),
+                .hidden_norm = pointer<const float>(op.hidden_norm),
+                .out = pointer<float>(op.out),
+                .hidden_stride = stride(op.hidden),
+                .out_stride = stride(op.out),
+                .vocab_size = dimension(op.table, 0),
+                .hidden_size = dimension(op.table, 1),
+                .table_is_bf16 = op.table.dtype() == DType::kBF16,
+                .eps = op.eps},
+               accesses_of(op));
+      },
+      [](const MtpInput& op) {
+        return activations_are_f32({&op.hidden, &op.out});
+      });
+}
+
 void add_ropes(OpTable& table, const KernelModule& module) {
   table.add<RopeTable>("cpu", [kernel = module.resolve<RopeTableParams>("rope_table")](CommandList& cmd, const RopeTable& op) {
     kernel(cmd, items(dimension(op.positions, 0)),
@@ -75,6 +100,7 @@ void add_ropes(OpTable& table, const KernelModule& module) {
 
 void add_norm_ops(OpTable& table, const KernelModule& module) {
   add_rms_norms(table, module);
+  add_mtp_input(table, module);
   add_ropes(table, module);
 }
 

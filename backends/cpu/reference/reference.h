@@ -9,6 +9,7 @@ namespace foretoken {
 void reference(const Embedding& op);
 void reference(const RmsNorm& op);
 void reference(const AddRmsNorm& op);
+void reference(const MtpInput& op);
 void reference(const Linear& op);
 void reference(const LinearGroup& op);
 void reference(const LinearSiluMul& op);

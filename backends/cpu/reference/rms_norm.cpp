@@ -29,6 +29,24 @@ void reference(const RmsNorm& op) {
   }
 }
 
+void reference(const MtpInput& op) {
+  const HostTensor ids(op.ids);
+  const HostTensor table(op.table);
+  const HostTensor hidden(op.hidden);
+  const int64_t width = op.hidden.dim(1);
+  const HostTensor embedding_half(op.out.columns(0, width));
+  const HostTensor hidden_half(op.out.columns(width, width));
+  std::vector<double> row(static_cast<size_t>(width));
+  for (int64_t t = 0; t < op.ids.dim(0); ++t) {
+    const int64_t id = ids.integer(t);
+    const bool known = id >= 0 && id < table.dim(0);
+    for (int64_t h = 0; h < width; ++h) row[static_cast<size_t>(h)] = known ? table(id, h) : std::nan("");
+    normalise_row(row, HostTensor(op.embedding_norm), op.eps, embedding_half, t);
+    for (int64_t h = 0; h < width; ++h) row[static_cast<size_t>(h)] = hidden(t, h);
+    normalise_row(row, HostTensor(op.hidden_norm), op.eps, hidden_half, t);
+  }
+}
+
 void reference(const AddRmsNorm& op) {
   const HostTensor x(op.x);
   const HostTensor residual(op.residual);

@@ -1,7 +1,8 @@
-// rms_norm, add_rms_norm, rope_table, rope.
+// rms_norm, add_rms_norm, mtp_input, rope_table, rope.
 #include "backends/gpu/gpu_ops.h"
 #include "backends/gpu/norm_params.h"
 #include "backends/gpu/ops/operands.h"
+#include "core/ops/mtp_input.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
 
@@ -47,6 +48,27 @@ void add_rms_norms(OpTable& table, const KernelModule& module) {
   });
 }
 
+void add_mtp_input(OpTable& table, const KernelModule& module) {
+  table.add<MtpInput>("gpu", [kernel = module.resolve<MtpInputParams>("mtp_input")](CommandList& cmd, const MtpInput& op) {
+    kernel(cmd, Grid{extent(op.ids, 0), 2},
+           {.ids = op.ids.address(),
+            .table = op.table.address(),
+            .hidden = op.hidden.address(),
+            .embedding_norm = op.embedding_norm.address(),
+            .hidden_norm = op.hidden_norm.address(),
+            .out = op.out.address(),
+            .hidden_stride = stride(op.hidden),
+            .out_stride = stride(op.out),
+            .vocab_size = extent(op.table, 0),
+            .hidden_size = extent(op.table, 1),
+            .eps = op.eps,
+            .table_is_bf16 = is_bf16(op.table),
+            .hidden_is_bf16 = is_bf16(op.hidden),
+            .out_is_bf16 = is_bf16(op.out)},
+           accesses_of(op));
+  });
+}
+
 void add_ropes(OpTable& table, const KernelModule& module) {
   table.add<RopeTable>("gpu", [kernel = module.resolve<RopeTableParams>("rope_table")](CommandList& cmd, const RopeTable& op) {
     const uint32_t num_rows = extent(op.positions, 0);
@@ -80,6 +102,7 @@ void add_ropes(OpTable& table, const KernelModule& module) {
 
 void add_norm_ops(OpTable& table, const KernelModule& module) {
   add_rms_norms(table, module);
+  add_mtp_input(table, module);
   add_ropes(table, module);
 }
 
