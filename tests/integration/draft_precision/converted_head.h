@@ -16,7 +16,8 @@ class ConvertedHead {
                   {.max_seq_len = options.max_seq_len,
                    .max_drafts = options.max_drafts,
                    .max_append_rows = options.max_append_rows,
-                   .cache_dtype = options.cache_dtype}) {}
+                   .cache_dtype = options.cache_dtype,
+                   .activation_dtype = options.activation_dtype}) {}
 
   [[nodiscard]] const DraftHead& head() const { return head_; }
   [[nodiscard]] MtpProposer& proposer() { return proposer_; }
