@@ -6,7 +6,11 @@
 
 namespace foretoken::cuda {
 
-void add_moe_ops(OpTable& table, const KernelModule& module);      // moe_*: few rows, BF16 activations
+/// Of the experts that an implementation takes.
+enum class ExpertFormats : uint8_t { kNvfp4, kBF16AndFp8 };
+
+void add_moe_route_ops(OpTable& table, const KernelModule& module);                          // few rows
+void add_moe_expert_ops(OpTable& table, const KernelModule& module, ExpertFormats formats);  // BF16 activations
 void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, linear_silu_mul with BF16 activations
 void add_small_ops(OpTable& table, const KernelModule& module);    // linear, linear_group, linear_silu_mul over small weights
 void add_stream_ops(OpTable& table, const KernelModule& module);   // linear, linear_group, linear_silu_mul over large weights

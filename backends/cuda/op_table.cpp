@@ -15,8 +15,10 @@ OpTable make_op_table(const KernelModule& module) {
   add_stream_ops(table, module);
   add_stream_argmax_ops(table, module);
   gpu::add_linear_ops(table, module);
-  add_moe_ops(table, module);
+  add_moe_route_ops(table, module);
+  add_moe_expert_ops(table, module, ExpertFormats::kNvfp4);
   gpu::add_moe_ops(table, module);
+  add_moe_expert_ops(table, module, ExpertFormats::kBF16AndFp8);  // not measured to be faster than the exact ones
   add_abs_max_ops(table, module);
   gpu::add_quantize_ops(table, module);
   gpu::add_sampling_ops(table, module);

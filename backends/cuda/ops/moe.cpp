@@ -50,9 +50,11 @@ class FormatKernels {
 constexpr uint32_t kMostRowBytes = 80 << 10;
 
 /// `rows` of x that a work group holds at once.
-Availability accepts(const LinearWeight& w, const Tensor& x, int64_t matrix_rows, uint32_t rows) {
+Availability accepts(ExpertFormats formats, const LinearWeight& w, const Tensor& x, int64_t matrix_rows, uint32_t rows) {
   if (x.dtype() != DType::kBF16) return Availability::no("for BF16 activations only");
   if (w.format == WeightFormat::kF32) return Availability::no("F32 weights would be rounded");
+  if ((w.format == WeightFormat::kNvfp4) != (formats == ExpertFormats::kNvfp4))
+    return Availability::no(formats == ExpertFormats::kNvfp4 ? "for NVFP4 weights" : "for BF16 and FP8 weights");
   if (w.format == WeightFormat::kFp8Block && (w.block_rows % kExpertTileRows != 0 || matrix_rows % kExpertTileRows != 0)) {
     return Availability::no("blocks and matrices of a multiple of " + std::to_string(kExpertTileRows) + " rows");
   }
@@ -115,7 +117,7 @@ Grid tile_grid(const MoeTileParams& params, uint32_t rows) {
           .group_memory = rows * params.x_row_bytes};
 }
 
-void add_moe_experts_up(OpTable& table, const KernelModule& module) {
+void add_moe_experts_up(OpTable& table, const KernelModule& module, ExpertFormats formats) {
   const FormatKernels<MoeTileParams> few(module, "moe_up_", "_x8");
   const FormatKernels<MoeTileParams> many(module, "moe_up_", "_x16");
   table.add<MoeExpertsUp>(
@@ -132,7 +134,7 @@ void add_moe_experts_up(OpTable& table, const KernelModule& module) {
         const auto& kernel = (eight ? few : many).get(op.gate_up.format);
         kernel(cmd, tile_grid(params, std::min(num_rows, eight ? 8U : 16U)), params, accesses_of(op));
       },
-      [](const MoeExpertsUp& op) { return accepts(op.gate_up, op.x, op.gate_up.out_features() / 2, 8); });
+      [formats](const MoeExpertsUp& op) { return accepts(formats, op.gate_up, op.x, op.gate_up.out_features() / 2, 8); });
 }
 
 /// The products of the pairs, [T, k, H] F32, where they are joined by a kernel of their own.
@@ -218,24 +220,25 @@ class DownKernels {
   Kernel<gpu::MoeJoinParams> join_;
 };
 
-void add_moe_experts_down(OpTable& table, const KernelModule& module) {
+void add_moe_experts_down(OpTable& table, const KernelModule& module, ExpertFormats formats) {
   table.add<MoeExpertsDown>(
       "tensor cores", [kernels = DownKernels(module)](CommandList& cmd, const MoeExpertsDown& op) { kernels.launch(cmd, op); },
-      [](const MoeExpertsDown& op) {
+      [formats](const MoeExpertsDown& op) {
         if (op.shared.is_absent() != op.shared_gate.is_absent()) {
           return Availability::no("shared and shared_gate must be given together");
         }
-        return accepts(op.down, pairs_of(op), op.down.out_features(), 16);
+        return accepts(formats, op.down, pairs_of(op), op.down.out_features(), 16);
       },
       products_bytes);
 }
 
 }  // namespace
 
-void add_moe_ops(OpTable& table, const KernelModule& module) {
-  add_moe_route(table, module);
-  add_moe_experts_up(table, module);
-  add_moe_experts_down(table, module);
+void add_moe_route_ops(OpTable& table, const KernelModule& module) { add_moe_route(table, module); }
+
+void add_moe_expert_ops(OpTable& table, const KernelModule& module, ExpertFormats formats) {
+  add_moe_experts_up(table, module, formats);
+  add_moe_experts_down(table, module, formats);
 }
 
 }  // namespace foretoken::cuda
