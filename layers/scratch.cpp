@@ -42,7 +42,7 @@ size_t attention_workspace_bytes(const OpTable& table, const LayerDims& dims, in
   const Shape cache{1, max_seq_len, dims.num_key_value_heads, dims.head_dim};
   const Shape heads{rows, dims.num_attention_heads, dims.head_dim};
   return ops::workspace_bytes(
-      table, GatedAttention{.q = Tensor::shape_only(DType::kF32, heads),
+      table, GatedAttention{.q = Tensor::shape_only(dims.activation_dtype, heads),
                             .q_gate = Tensor::shape_only(DType::kF32, {rows, dims.num_attention_heads, 2 * dims.head_dim}),
                             .k_cache = Tensor::shape_only(cache_dtype, cache),
                             .v_cache = Tensor::shape_only(cache_dtype, cache),
@@ -85,8 +85,7 @@ void LayerScratch::allocate(GpuBackend& backend, const LayerDims& dims) {
   for (Tensor* tensor : {&input_norm, &post_norm}) add_input(*tensor, {rows, dims.hidden_size});
   for (Tensor* tensor : {&mixed, &ffn}) plan.add_f32(*tensor, {rows, dims.hidden_size});
   plan.add_f32(q_gate, {rows, 2 * attention_size});
-  plan.add_f32(q, {rows, attention_size});
-  add_input(attention, {rows, attention_size});
+  for (Tensor* tensor : {&q, &attention}) add_input(*tensor, {rows, attention_size});
   for (Tensor* tensor : {&k, &v}) plan.add_f32(*tensor, {rows, key_value_size});
   for (Tensor* tensor : {&qkv, &conv}) plan.add_f32(*tensor, {rows, dims.conv_channels});
   plan.add_f32(z, {rows, delta_size});

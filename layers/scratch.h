@@ -26,12 +26,12 @@ struct LayerDims {
   int64_t shared_expert_intermediate_size = 0;
   bool norm_topk_prob = true;
   float rms_norm_eps = 1e-6F;
-  DType activation_dtype = DType::kF32;  // of the inputs of linear layers; all other activations are F32
+  DType activation_dtype = DType::kF32;  // of queries and the inputs of linear layers; all other activations are F32
 };
 
 /// Every tensor has `max_rows` rows; a pass over T rows uses the first T. Stages have tensors of their own, so the values of the
 /// last layer of a pass can be read afterwards. What linear layers read (input_norm, post_norm, attention, delta, act,
-/// expert_act, shared_act) has the activation dtype, everything else is F32. Owns its memory.
+/// expert_act, shared_act) and the queries of attention have the activation dtype, everything else is F32. Owns its memory.
 class LayerScratch {
  public:
   /// `max_seq_len` bounds the context that attention splits over. Throws OutOfMemory.

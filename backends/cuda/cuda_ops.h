@@ -9,6 +9,7 @@ namespace foretoken::cuda {
 /// Of the experts that an implementation takes.
 enum class ExpertFormats : uint8_t { kNvfp4, kBF16AndFp8 };
 
+void add_attention_split_ops(OpTable& table, const KernelModule& module);                    // few rows, queries in BF16
 void add_moe_route_ops(OpTable& table, const KernelModule& module);                          // few rows
 void add_moe_expert_ops(OpTable& table, const KernelModule& module, ExpertFormats formats);  // BF16 activations
 void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, linear_silu_mul with BF16 activations

@@ -23,6 +23,7 @@ OpTable make_op_table(const KernelModule& module) {
   gpu::add_quantize_ops(table, module);
   gpu::add_sampling_ops(table, module);
   gpu::add_norm_ops(table, module);
+  add_attention_split_ops(table, module);
   gpu::add_attention_ops(table, module);
   gpu::add_whole_head_rule(table, module, "cluster", "gated_delta_rule_cluster", gpu::kColumnBlocks);
   gpu::add_delta_net_ops(table, module);

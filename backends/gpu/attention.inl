@@ -2,57 +2,17 @@
 // nothing, and the splits are merged in order, so the bits of a row depend neither on the rows beside it nor on who merges.
 #pragma once
 
+#include "backends/gpu/attention_merge.inl"
 #include "backends/gpu/attention_tile.inl"
 
 namespace foretoken::gpu {
 namespace {
-
-/// Positions of one split of a row that is `length` positions long.
-FORETOKEN_DEVICE uint32_t split_size(uint32_t length) {
-  uint32_t size = kMinSplit;
-  while (uint64_t{size} * kMaxSplits < length) size *= 2;
-  return size;
-}
-
-/// The rows of one sequence that a work group takes.
-struct RowGroup {
-  const int32_t* block_table;
-  uint32_t first_row;     // in the call
-  uint32_t num_rows;      // 0: nothing to do
-  uint32_t first_length;  // positions that the first row attends to; the next ones see one more each
-};
-
-FORETOKEN_DEVICE RowGroup row_group(const GatedAttentionParams& p, uint32_t sequence, uint32_t group) {
-  const auto* starts = pointer<const int32_t>(p.query_start_loc);
-  const int32_t begin = starts[sequence];
-  const int32_t count = starts[sequence + 1] - begin;
-  const int32_t skipped = static_cast<int32_t>(group * kAttentionRows);
-  const int32_t before = pointer<const int32_t>(p.seq_lens)[sequence] - count;  // positions in front of the first row
-  RowGroup rows{};
-  rows.block_table = pointer<const int32_t>(p.block_table) + sequence * p.block_table_stride;
-  if (count <= skipped || before < 0) return rows;
-  rows.first_row = static_cast<uint32_t>(begin + skipped);
-  rows.num_rows = smaller(static_cast<uint32_t>(count - skipped), kAttentionRows);
-  rows.first_length = smaller(static_cast<uint32_t>(before + skipped + 1), p.max_seq_len);
-  return rows;
-}
 
 /// The queries that are computed together: numbers first .. first + kQueries of rows * heads per key head.
 struct QueryTile {
   uint32_t first;
   uint32_t count;
 };
-
-/// Position of query `i` of a tile: its row within the group and its head.
-struct QueryIndex {
-  uint32_t row;
-  uint32_t head;
-};
-
-FORETOKEN_DEVICE QueryIndex query_index(const GatedAttentionParams& p, uint32_t key_head, uint32_t query) {
-  const uint32_t heads = p.num_query_heads / p.num_key_heads;
-  return {query / heads, key_head * heads + query % heads};
-}
 
 /// Warp i loads query i, scaled.
 FORETOKEN_DEVICE void load_queries(const GatedAttentionParams& p, const RowGroup& rows, uint32_t key_head, QueryTile tile,
@@ -186,26 +146,11 @@ FORETOKEN_DEVICE void attend_split(const GatedAttentionParams& p, const RowGroup
   __syncthreads();
 }
 
-/// Rows of the group whose splits are `size` long: they follow each other, because lengths do.
-struct RowRange {
-  uint32_t first;
-  uint32_t count;
-};
-
-FORETOKEN_DEVICE RowRange rows_of_size(const RowGroup& rows, uint32_t size) {
-  RowRange range{0, 0};
-  for (uint32_t r = 0; r < rows.num_rows; ++r) {
-    if (split_size(rows.first_length + r) != size) continue;
-    if (range.count++ == 0) range.first = r;
-  }
-  return range;
-}
-
 template <class Cache>
 FORETOKEN_DEVICE void attend_and_store_split(const GatedAttentionParams& p, AttentionScratch& scratch) {
   const uint32_t split = blockIdx.x;
   const uint32_t key_head = blockIdx.y;
-  const RowGroup rows = row_group(p, blockIdx.z / p.num_row_groups, blockIdx.z % p.num_row_groups);
+  const RowGroup rows = row_group(p, blockIdx.z, p.first_row);
   if (rows.num_rows == 0) return;
   const uint32_t heads = p.num_query_heads / p.num_key_heads;
   const uint32_t largest = split_size(rows.first_length + rows.num_rows - 1);
@@ -226,7 +171,8 @@ FORETOKEN_DEVICE void attend_and_store_split(const GatedAttentionParams& p, Atte
       for (uint32_t i = 0; i < kQueries; ++i) {
         if (i >= tile.count) continue;
         const QueryIndex at = query_index(p, key_head, first + i);
-        const uint64_t part = (uint64_t{rows.first_row + at.row} * p.num_query_heads + at.head) * p.num_splits + split;
+        const uint64_t part =
+            (uint64_t{rows.first_row - p.first_row + at.row} * p.num_query_heads + at.head) * p.num_splits + split;
         if (threadIdx.x < p.head_dim) pointer<float>(p.partial)[part * p.head_dim + threadIdx.x] = mixed[i];
         if (threadIdx.x == 0) {
           pointer<float>(p.partial_max)[part * 2] = scratch.maximum[i];
@@ -243,66 +189,10 @@ __global__ void __launch_bounds__(kAttentionThreads) gated_attention_split(const
   with_cache(p.cache_format, [&](auto cache) { attend_and_store_split<decltype(cache)>(p, scratch); });
 }
 
-/// What the splits of a query have given so far: one element of the mixed values, the maximum and the sum.
-struct Merged {
-  float mixed;
-  float maximum;
-  float sum;
-
-  FORETOKEN_DEVICE static Merged nothing() { return {0.0F, -INFINITY, 0.0F}; }
-  FORETOKEN_DEVICE void add(float other_mixed, float other_maximum, float other_sum) {
-    const float larger = fmaxf(maximum, other_maximum);
-    const float mine = maximum == larger ? 1.0F : expf(maximum - larger);
-    const float theirs = other_maximum == larger ? 1.0F : expf(other_maximum - larger);
-    mixed = fmaf(mixed, mine, other_mixed * theirs);
-    sum = fmaf(sum, mine, other_sum * theirs);
-    maximum = larger;
-  }
-};
-
-/// Element threadIdx.x of a query's output.
-FORETOKEN_DEVICE void store_gated(const GatedAttentionParams& p, uint32_t row, uint32_t head, const Merged& merged) {
-  const uint64_t element = uint64_t{head} * p.head_dim + threadIdx.x;
-  const uint64_t gate = row * p.q_gate_stride + uint64_t{head} * 2 * p.head_dim + p.head_dim + threadIdx.x;
-  float value = merged.mixed / merged.sum;
-  if (p.cache_format == CacheFormat::kE4M3) value *= *pointer<const float>(p.v_scale);
-  store_float(p.out, row * p.out_stride + element, value * sigmoid(load_float(p.q_gate, gate, p.q_gate_is_bf16 != 0)),
-              p.out_is_bf16 != 0);
-}
-
-/// Positions that a row attends to; 0 for padding.
-FORETOKEN_DEVICE uint32_t length_of_row(const GatedAttentionParams& p, uint32_t row) {
-  const auto* starts = pointer<const int32_t>(p.query_start_loc);
-  for (uint32_t b = 0; b < p.num_sequences; ++b) {
-    if (static_cast<int32_t>(row) < starts[b] || static_cast<int32_t>(row) >= starts[b + 1]) continue;
-    const int32_t length = pointer<const int32_t>(p.seq_lens)[b] - starts[b + 1] + static_cast<int32_t>(row) + 1;
-    return length <= 0 ? 0 : smaller(static_cast<uint32_t>(length), p.max_seq_len);
-  }
-  return 0;
-}
-
-__global__ void __launch_bounds__(kAttentionThreads) gated_attention_combine(const GatedAttentionParams p) {
-  begin_kernel();
-  const uint32_t head = blockIdx.x;
-  const uint32_t row = blockIdx.y;
-  const uint32_t length = length_of_row(p, row);
-  if (length == 0 || threadIdx.x >= p.head_dim) return;
-  const uint32_t size = split_size(length);
-  const uint64_t first = (uint64_t{row} * p.num_query_heads + head) * p.num_splits;
-  Merged merged = Merged::nothing();
-#pragma unroll 4
-  for (uint32_t split = 0; split * size < length; ++split) {
-    merged.add(pointer<const float>(p.partial)[(first + split) * p.head_dim + threadIdx.x],
-               pointer<const float>(p.partial_max)[(first + split) * 2],
-               pointer<const float>(p.partial_max)[(first + split) * 2 + 1]);
-  }
-  store_gated(p, row, head, merged);
-}
-
 template <class Cache>
 FORETOKEN_DEVICE void attend_rows(const GatedAttentionParams& p, AttentionScratch& scratch) {
   const uint32_t key_head = blockIdx.y;
-  const RowGroup rows = row_group(p, blockIdx.z, blockIdx.x);
+  const RowGroup rows = row_group(p, blockIdx.z, blockIdx.x * kAttentionRows);
   if (rows.num_rows == 0) return;
   const uint32_t heads = p.num_query_heads / p.num_key_heads;
   const uint32_t largest = split_size(rows.first_length + rows.num_rows - 1);

@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kHeadThreads) qk_norm_rope_cache(const QkNormR
   float value[kHeadHeld];
   float v[kHeadHeld] = {};
   if (is_query) {
-    load_head(p.q_gate, row * p.q_gate_stride + 2 * head_at, p.head_dim, p.q_is_bf16, value);
+    load_head(p.q_gate, row * p.q_gate_stride + 2 * head_at, p.head_dim, p.q_gate_is_bf16, value);
   } else {
     load_head(p.k, row * p.k_stride + head_at, p.head_dim, p.k_is_bf16, value);
     load_head(p.v, row * p.v_stride + head_at, p.head_dim, p.v_is_bf16, v);

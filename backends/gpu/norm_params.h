@@ -93,10 +93,10 @@ struct QkNormRopeCacheParams {
   uint32_t rotary_dim;
   float eps;
   CacheFormat cache_format;
-  uint32_t q_is_bf16;  // of q_gate and q
+  uint32_t q_gate_is_bf16;
+  uint32_t q_is_bf16;
   uint32_t k_is_bf16;
   uint32_t v_is_bf16;
-  uint32_t reserved;
 };
 
 }  // namespace foretoken::gpu

@@ -15,7 +15,8 @@ struct AttentionShape {
   int64_t block_size = 16;
   DType cache_dtype = DType::kBF16;
   bool strided = false;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;       // of q and out
+  DType gate_dtype = DType::kF32;  // of q_gate
   double query_sigma = 1.0;
   bool full_length = false;  // every sequence as long as the bucket allows
 };
@@ -86,7 +87,9 @@ GatedAttention make(OperandMaker& maker, const AttentionShape& shape) {
   const Fill table_fill = case_parts::listed_rows(batch.block_table);
   GatedAttention op;
   op.q = heads(maker, shape, shape.head_dim, fill::normal(shape.query_sigma));
-  op.q_gate = heads(maker, shape, 2 * shape.head_dim, fill::normal(2.0));
+  AttentionShape gates = shape;
+  gates.dtype = shape.gate_dtype;
+  op.q_gate = heads(maker, gates, 2 * shape.head_dim, fill::normal(2.0));
   make_cache(maker, shape, batch, 0.021, op.k_cache, op.k_scale);
   make_cache(maker, shape, batch, 0.15, op.v_cache, op.v_scale);
   op.block_table =
@@ -137,7 +140,26 @@ std::vector<OpCase<GatedAttention>> GatedAttention::cases() {
        .block_size = 5,
        .cache_dtype = kF32Cache},
       {.num_sequences = 1, .num_rows = 3, .max_rows = 3, .max_seq_len = 200, .query_sigma = 6.0},
-      {.num_sequences = 3, .num_rows = 12, .max_rows = 5, .max_seq_len = 90, .dtype = DType::kBF16},
+      {.num_sequences = 3, .num_rows = 12, .max_rows = 5, .max_seq_len = 90, .dtype = DType::kBF16, .gate_dtype = DType::kBF16},
+      {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 1, .dtype = DType::kBF16},
+      {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 700, .dtype = DType::kBF16, .full_length = true},
+      {.num_sequences = 1,
+       .num_rows = 4,
+       .max_rows = 4,
+       .max_seq_len = 300,
+       .num_heads = 24,
+       .num_kv_heads = 4,
+       .dtype = DType::kBF16,
+       .query_sigma = 3.0},
+      {.num_sequences = 1,
+       .num_rows = 37,
+       .max_rows = 37,
+       .max_seq_len = 133,
+       .num_heads = 3,
+       .num_kv_heads = 1,
+       .head_dim = 64,
+       .dtype = DType::kBF16},
+      {.num_sequences = 3, .num_rows = 20, .max_rows = 9, .max_seq_len = 90, .head_dim = 128, .dtype = DType::kBF16},
       {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 1, .cache_dtype = kFp8Cache},
       {.num_sequences = 1, .num_rows = 1, .max_rows = 1, .max_seq_len = 700, .cache_dtype = kFp8Cache, .full_length = true},
       {.num_sequences = 1, .num_rows = 4, .max_rows = 4, .max_seq_len = 300, .cache_dtype = kFp8Cache},

@@ -16,7 +16,8 @@ struct HeadShape {
   bool strided = false;
   DType dtype = DType::kF32;
   int64_t block_size = 16;
-  double v_scale = 0.021;  // of an E4M3 cache
+  double v_scale = 0.021;     // of an E4M3 cache
+  bool rounds_query = false;  // q in BF16 where q_gate is F32
 };
 
 Tensor heads(OperandMaker& maker, const HeadShape& shape, int64_t num_heads, int64_t width, const Fill& fill,
@@ -51,7 +52,7 @@ QkNormRopeCache make_cache_write(OperandMaker& maker, const HeadShape& shape) {
   if (shape.with_query) {
     op.q_gate = heads(maker, shape, shape.num_heads, 2 * shape.head_dim, fill::normal(1.0));
     op.q_norm = maker.input(DType::kF32, {shape.head_dim}, fill::normal(0.3));
-    op.q = maker.output(shape.dtype, {shape.num_tokens, shape.num_heads, shape.head_dim});
+    op.q = maker.output(shape.rounds_query ? DType::kBF16 : shape.dtype, {shape.num_tokens, shape.num_heads, shape.head_dim});
   }
   op.k = heads(maker, shape, shape.num_kv_heads, shape.head_dim, fill::normal(2.0));
   op.v = heads(maker, shape, shape.num_kv_heads, shape.head_dim, fill::normal(1.0));
@@ -122,12 +123,14 @@ std::vector<OpCase<QkNormRopeCache>> QkNormRopeCache::cases() {
       {.num_tokens = 4, .num_heads = 3, .num_kv_heads = 1, .head_dim = 64, .rotary_dim = 16, .strided = true, .block_size = 5},
       {.num_tokens = 6, .num_heads = 8, .num_kv_heads = 2, .head_dim = 256, .rotary_dim = 64, .with_query = false},
       {.num_tokens = 5, .num_heads = 8, .num_kv_heads = 2, .head_dim = 256, .rotary_dim = 64, .dtype = DType::kBF16},
+      {.num_tokens = 5, .num_heads = 8, .num_kv_heads = 2, .head_dim = 256, .rotary_dim = 64, .rounds_query = true},
   };
   std::vector<OpCase<QkNormRopeCache>> list;
   const auto add = [&list](HeadShape shape, DType cache_dtype, const std::string& suffix) {
     shape.cache_dtype = cache_dtype;
     list.push_back({.name = name_of(shape) + "_cache-" + std::string(to_string(cache_dtype)) +
-                            (shape.with_query ? "" : "_cache-only") + suffix + case_parts::activation_suffix(shape.dtype),
+                            (shape.with_query ? "" : "_cache-only") + suffix + (shape.rounds_query ? "_rounded" : "") +
+                            case_parts::activation_suffix(shape.rounds_query ? DType::kBF16 : shape.dtype),
                     .make = [shape](OperandMaker& maker) { return make_cache_write(maker, shape); }});
   };
   for (const HeadShape& shape : kShapes) {

@@ -1,7 +1,9 @@
 // qk_norm_rope_cache, gated_attention.
-#include <algorithm>
+#include "backends/gpu/ops/attention.h"
 
-#include "backends/gpu/attention_params.h"
+#include <algorithm>
+#include <vector>
+
 #include "backends/gpu/gpu_ops.h"
 #include "backends/gpu/norm_params.h"
 #include "backends/gpu/ops/operands.h"
@@ -11,10 +13,6 @@
 namespace foretoken::gpu {
 namespace {
 
-/// Up to this many rows, work groups share the context of a sequence; above it there are row groups enough, and partial results
-/// of every split would take too much memory.
-constexpr uint32_t kMaxSplitRows = 16;
-
 CacheFormat cache_format(const Tensor& cache) {
   switch (cache.dtype()) {
     case DType::kBF16: return CacheFormat::kBF16;
@@ -23,23 +21,9 @@ CacheFormat cache_format(const Tensor& cache) {
   }
 }
 
-bool splits_context(const GatedAttention& op) { return extent(op.q, 0) <= kMaxSplitRows; }
-
 uint32_t max_splits(const GatedAttention& op) { return splits_for(static_cast<uint64_t>(op.max_seq_len)); }
 
-/// A partial result of a query over a split: its mixed values, then in a part of their own its maximum and sum.
-size_t partial_bytes(const GatedAttention& op, uint32_t rows) {
-  return size_t{rows} * extent(op.q, 1) * max_splits(op) * (extent(op.q, 2) + 2) * sizeof(float);
-}
-
-/// What this many rows or fewer need: few rows split the context, many do not.
-size_t attention_workspace_bytes(const GatedAttention& op) { return partial_bytes(op, std::min(extent(op.q, 0), kMaxSplitRows)); }
-
 GatedAttentionParams attention_params(const GatedAttention& op) {
-  const uint32_t rows = extent(op.q, 0);
-  const uint32_t splits = max_splits(op);
-  const uint64_t partial =
-      splits_context(op) ? checked_workspace("gated_attention", op.workspace, attention_workspace_bytes(op)) : 0;
   return {.q = op.q.address(),
           .q_gate = op.q_gate.address(),
           .k_cache = op.k_cache.address(),
@@ -50,8 +34,8 @@ GatedAttentionParams attention_params(const GatedAttention& op) {
           .seq_lens = op.seq_lens.address(),
           .query_start_loc = op.query_start_loc.address(),
           .out = op.out.address(),
-          .partial = partial,
-          .partial_max = partial + uint64_t{rows} * extent(op.q, 1) * splits * extent(op.q, 2) * sizeof(float),
+          .partial = 0,
+          .partial_max = 0,
           .q_stride = stride(op.q),
           .q_gate_stride = stride(op.q_gate),
           .out_stride = stride(op.out),
@@ -62,8 +46,8 @@ GatedAttentionParams attention_params(const GatedAttention& op) {
           .head_dim = extent(op.q, 2),
           .num_blocks = extent(op.k_cache, 0),
           .block_size = extent(op.k_cache, 1),
-          .num_splits = splits,
-          .num_row_groups = ceil_div(rows, kAttentionRows),
+          .num_splits = max_splits(op),
+          .first_row = 0,
           .max_seq_len = static_cast<uint32_t>(op.max_seq_len),
           .scale = op.scale,
           .cache_format = cache_format(op.k_cache),
@@ -72,27 +56,32 @@ GatedAttentionParams attention_params(const GatedAttention& op) {
           .out_is_bf16 = is_bf16(op.out)};
 }
 
+/// Queries, heads of rows, that are split at a time.
+size_t queries_of(const GatedAttention& op) { return size_t{std::min(extent(op.q, 0), kAttentionRows)} * extent(op.q, 1); }
+
+/// Few rows split the context; many rows, of which there are groups enough, take the splits in turn.
 void add_gated_attention(OpTable& table, const KernelModule& module) {
+  const SplitLaunch split = [kernel = module.resolve<GatedAttentionParams>("gated_attention_split")](
+                                CommandList& cmd, const GatedAttention& op, const GatedAttentionParams& params) {
+    kernel(cmd, Grid{params.num_splits, params.num_key_heads, params.num_sequences}, params, accesses_of(op));
+  };
   table.add<GatedAttention>(
       "gpu",
-      [split = module.resolve<GatedAttentionParams>("gated_attention_split"),
-       combine = module.resolve<GatedAttentionParams>("gated_attention_combine"),
+      [split, combine = module.resolve<GatedAttentionParams>("gated_attention_combine"),
        rows = module.resolve<GatedAttentionParams>("gated_attention_rows")](CommandList& cmd, const GatedAttention& op) {
-        const GatedAttentionParams params = attention_params(op);
-        const std::vector<Access> accesses = accesses_of(op);
-        if (splits_context(op)) {
-          split(cmd, Grid{params.num_splits, params.num_key_heads, params.num_sequences * params.num_row_groups}, params,
-                accesses);
-          combine(cmd, Grid{params.num_query_heads, extent(op.q, 0)}, params, accesses);
-        } else {
-          rows(cmd, Grid{params.num_row_groups, params.num_key_heads, params.num_sequences}, params, accesses);
+        if (extent(op.q, 0) <= kAttentionRows) {
+          attend_by_splits(cmd, op, split, combine);
+          return;
         }
+        const GatedAttentionParams params = attention_params(op);
+        rows(cmd, Grid{ceil_div(extent(op.q, 0), kAttentionRows), params.num_key_heads, params.num_sequences}, params,
+             accesses_of(op));
       },
       [](const GatedAttention& op) {
         if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
         return dim_at_most(op.q, 2, kMaxAttentionHeadDim, "heads");
       },
-      attention_workspace_bytes);
+      split_workspace_bytes);
 }
 
 void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
@@ -123,20 +112,36 @@ void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
                 .rotary_dim = extent(op.cos_sin, 1),
                 .eps = op.eps,
                 .cache_format = cache_format(op.k_cache),
-                .q_is_bf16 = op.q ? is_bf16(op.q) : 0U,
+                .q_gate_is_bf16 = is_bf16(op.q_gate),
+                .q_is_bf16 = is_bf16(op.q),
                 .k_is_bf16 = is_bf16(op.k),
-                .v_is_bf16 = is_bf16(op.v),
-                .reserved = 0},
+                .v_is_bf16 = is_bf16(op.v)},
                accesses_of(op));
       },
       [](const QkNormRopeCache& op) {
         if (op.k_cache.dtype() != op.v_cache.dtype()) return Availability::no("k_cache and v_cache have one dtype");
-        if (op.q && op.q.dtype() != op.q_gate.dtype()) return Availability::no("q_gate and q have one dtype");
         return dim_at_most(op.k, 2, kMaxHeadDim, "heads");
       });
 }
 
 }  // namespace
+
+size_t split_workspace_bytes(const GatedAttention& op) {
+  return queries_of(op) * max_splits(op) * (extent(op.q, 2) + 2) * sizeof(float);
+}
+
+void attend_by_splits(CommandList& cmd, const GatedAttention& op, const SplitLaunch& split,
+                      const Kernel<GatedAttentionParams>& combine) {
+  const std::vector<Access> accesses = accesses_of(op);
+  GatedAttentionParams params = attention_params(op);
+  params.partial_max = checked_workspace("gated_attention", op.workspace, split_workspace_bytes(op));
+  params.partial = params.partial_max + queries_of(op) * params.num_splits * 2 * sizeof(float);
+  const uint32_t rows = extent(op.q, 0);
+  for (; params.first_row < rows; params.first_row += kAttentionRows) {
+    split(cmd, op, params);
+    combine(cmd, Grid{params.num_query_heads, std::min(kAttentionRows, rows - params.first_row)}, params, accesses);
+  }
+}
 
 void add_attention_ops(OpTable& table, const KernelModule& module) {
   add_qk_norm_rope_cache(table, module);
