@@ -10,6 +10,7 @@ namespace {
 // Compute capabilities, major * 10 + minor.
 constexpr int kFirstWithFp8Conversion = 89;
 constexpr int kFirstWithFp4Conversion = 100;
+constexpr int kFamilyOfBlockScaledKernels = 12;
 
 std::string sm_name(int compute_capability) { return "sm_" + std::to_string(compute_capability); }
 
@@ -83,7 +84,8 @@ Capabilities device_capabilities(int device) {
   if (compute_capability >= kFirstWithFp8Conversion) caps.features.emplace_back("fp8-conversion");
   if (compute_capability >= kFirstWithFp4Conversion) {
     caps.features.emplace_back("fp4-conversion");
-    caps.features.emplace_back("block-scaled-mma");
+    const bool has_kernels = compute_capability / 10 == kFamilyOfBlockScaledKernels;
+    caps.features.emplace_back(has_kernels ? "block-scaled-mma" : "block-scaled-mma (kernels for sm_120 only in this build)");
   }
   return caps;
 }

@@ -17,6 +17,7 @@ class CudaKernelCode final : public KernelCode {
         function_(entry.function),
         num_threads_(entry.num_threads),
         min_architecture_(entry.min_architecture),
+        family_only_(entry.family_only),
         makes_weights_(entry.makes_weights),
         large_group_memory_(entry.large_group_memory) {}
 
@@ -25,12 +26,17 @@ class CudaKernelCode final : public KernelCode {
   /// Whether what it writes may be read by a kernel that has not waited: the next launch must not start early.
   [[nodiscard]] bool makes_weights() const { return makes_weights_; }
   [[nodiscard]] bool large_group_memory() const { return large_group_memory_; }
-  [[nodiscard]] uint32_t min_architecture() const { return min_architecture_; }
+  /// Why a device of this architecture (90 for sm_90) cannot run it; empty: it can.
+  [[nodiscard]] std::string absent_reason(uint32_t architecture) const;
+  /// `architecture`: the one whose instructions the loaded code was compiled for, which an older build's may lack.
+  void set_loaded(uint32_t architecture) { loaded_architecture_ = architecture; }
 
  private:
   const void* function_;
   uint32_t num_threads_;
   uint32_t min_architecture_;
+  uint32_t loaded_architecture_ = UINT32_MAX;  // not loaded: as if it were for all
+  bool family_only_;
   bool makes_weights_;
   bool large_group_memory_;
 };

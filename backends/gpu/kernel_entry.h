@@ -13,11 +13,12 @@ namespace foretoken::gpu {
 struct KernelEntry {
   std::string name;
   size_t params_bytes;
-  const void* function;        // the host's handle of the kernel
-  uint32_t num_threads;        // of a work group: fixed by the kernel, never by its caller
-  bool makes_weights = false;  // writes what later kernels may read before they have waited for it: weights
+  const void* function;             // the host's handle of the kernel
+  uint32_t num_threads;             // of a work group: fixed by the kernel, never by its caller
+  bool makes_weights = false;       // writes what later kernels may read before they have waited for it: weights
   bool large_group_memory = false;  // may be launched with as much group memory as the device has, not only 48 KiB
   uint32_t min_architecture = 0;    // the first that has the instructions it needs, 90 for sm_90; absent below
+  bool family_only = false;         // and later families lack them: 120 is for sm_120 and sm_121 alone
 };
 
 using KernelList = std::vector<KernelEntry>;

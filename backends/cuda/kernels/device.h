@@ -53,6 +53,8 @@ FORETOKEN_DEVICE T lane_up(T value, uint32_t distance) {
 /// One bit per lane.
 FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) { return __ballot_sync(0xffffffffU, predicate); }
 
+FORETOKEN_DEVICE float2 halves_to_floats(const __half2_raw& halves) { return __half22float2(__half2(halves)); }
+
 /// Two E4M3 codes, the low byte first.
 FORETOKEN_DEVICE float2 decode_e4m3x2(uint32_t codes) {
   return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(codes), __NV_E4M3)));

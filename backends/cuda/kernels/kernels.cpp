@@ -31,6 +31,7 @@ gpu::KernelList all_kernels() {
   add_fp8_row_stream_kernels(list);
   add_fp8_block_stream_kernels(list);
   add_nvfp4_stream_kernels(list);
+  add_block_scaled_stream_kernels(list);
   return list;
 }
 

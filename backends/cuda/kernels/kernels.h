@@ -30,5 +30,6 @@ void add_bf16_stream_kernels(gpu::KernelList& list);
 void add_fp8_row_stream_kernels(gpu::KernelList& list);
 void add_fp8_block_stream_kernels(gpu::KernelList& list);
 void add_nvfp4_stream_kernels(gpu::KernelList& list);
+void add_block_scaled_stream_kernels(gpu::KernelList& list);
 
 }  // namespace foretoken::cuda

@@ -187,7 +187,7 @@ FORETOKEN_DEVICE void multiply_tiles(const StreamParams& p, const StreamShare& s
   const uint32_t lane = threadIdx.x % kLanes;
   const uint32_t split = threadIdx.x / kLanes % kShape.split;
   const uint32_t row = threadIdx.x / kLanes / kShape.split * kTileRows + lane / 4;
-  const StreamInput<Format> x(p, share, memory);
+  const typename Format::template Input<Format> x(p, share, memory);
   const auto fetch = [&](uint32_t slice) {
     if (slice < share.num_slices) x.fetch(slice);
     commit_copies();
@@ -295,6 +295,7 @@ FORETOKEN_DEVICE void finish_tiles(const StreamParams& p, const StreamShare& sha
 /// Epilogue::finish is called by its warp after the last. `epilogue` is used by the epilogues' warps alone.
 template <class Format, class Epilogue>
 FORETOKEN_DEVICE void stream(const StreamParams& p, Epilogue& epilogue) {
+  if constexpr (!Format::kHasInstructions) return;
   constexpr StreamShape kShape = Format::kShape;
   extern __shared__ __align__(128) uint8_t group_memory[];
   gpu::allow_next();

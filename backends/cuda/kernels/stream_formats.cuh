@@ -19,6 +19,9 @@ struct NoInnerScales {
 
 /// What formats without scales among the codes have in common.
 struct PlainStream {
+  static constexpr bool kHasInstructions = true;  // whether the code being compiled for has them; else the kernels are empty
+  template <class Format>
+  using Input = StreamInput<Format>;
   FORETOKEN_DEVICE static NoPieceScales piece_scales(const uint8_t* /*scales*/, uint32_t /*piece*/) { return {}; }
   FORETOKEN_DEVICE static NoInnerScales inner_scales(const StreamParams& /*p*/, WeightRow /*low*/, WeightRow /*high*/,
                                                      uint32_t /*first_slice*/) {

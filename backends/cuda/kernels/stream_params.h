@@ -22,21 +22,24 @@ inline constexpr uint32_t kMaxParts = 4;
 /// and so on. What decides the order of sums, `split`, `cluster`, `slice_elements` and `half`, must follow from the format and
 /// the row length alone.
 struct StreamShape {
-  uint32_t split;            // warps that share a row
-  uint32_t tiles = 1;        // tiles under way together, `split` warps each
-  uint32_t cluster = 1;      // work groups that share a row, because x would not fit beside the ring of one
-  uint32_t loaders = 2;      // warps that fill the ring: one alone cannot give out copies as fast as memory serves them
-  uint32_t residents = 2;    // work groups that a multiprocessor should have registers and memory for: that of the next kernel
-                             // fills its ring while this one ends
-  uint32_t epilogues = 1;    // warps that add partial sums and store results
-  uint32_t slice_elements;   // weights in kSliceBytes
-  uint32_t scale_bytes = 0;  // of a row and slice that travel with the codes
-  bool half = false;         // x becomes FP16, times a power of two per row and slice
+  uint32_t split;               // warps that share a row
+  uint32_t tiles = 1;           // tiles under way together, `split` warps each
+  uint32_t cluster = 1;         // work groups that share a row, because x would not fit beside the ring of one
+  uint32_t loaders = 2;         // warps that fill the ring: one alone cannot give out copies as fast as memory serves them
+  uint32_t residents = 2;       // work groups that a multiprocessor should have registers and memory for: that of the next kernel
+                                // fills its ring while this one ends
+  uint32_t epilogues = 1;       // warps that add partial sums and store results
+  uint32_t slice_elements;      // weights in kSliceBytes
+  uint32_t scale_bytes = 0;     // of a row and slice that travel with the codes
+  bool half = false;            // x becomes FP16 or E2M1, times a power of two per row and slice
+  uint32_t row_padding = 0;     // bytes behind a row's codes
+  uint32_t x_group_bytes = 32;  // of 16 elements of a row of x in shared memory
 
   [[nodiscard]] constexpr uint32_t multipliers() const { return split * tiles; }  // warps
   [[nodiscard]] constexpr uint32_t num_threads() const { return (multipliers() + loaders + epilogues) * 32; }
-  /// Segments of rows lie in lines of shared memory as they lie in lines of memory, else each line would be copied in two pieces.
-  [[nodiscard]] constexpr uint32_t row_stride() const { return split * kSliceBytes; }
+  /// Segments of rows lie in lines of shared memory as they lie in lines of memory, else each line would be copied in two pieces:
+  /// padding is for fragments of 4 bytes, which lanes cannot read in an order of their own.
+  [[nodiscard]] constexpr uint32_t row_stride() const { return split * kSliceBytes + row_padding; }
   [[nodiscard]] constexpr uint32_t scale_stride() const { return scale_bytes == 0 ? 0 : split * scale_bytes + 16; }
   [[nodiscard]] constexpr uint32_t stage_rows() const { return tiles * kTileRows; }
   [[nodiscard]] constexpr uint32_t stage_bytes() const { return stage_rows() * (row_stride() + scale_stride()); }
@@ -49,7 +52,9 @@ struct StreamShape {
   [[nodiscard]] constexpr uint32_t x_scale_bytes(uint32_t slices) const {
     return half ? whole_lines(slices * kTileColumns * 4) : 0;
   }
-  [[nodiscard]] constexpr uint32_t x_bytes(uint32_t slices, uint32_t rows) const { return slices * slice_elements * 2 * rows; }
+  [[nodiscard]] constexpr uint32_t x_bytes(uint32_t slices, uint32_t rows) const {
+    return slices * slice_elements / 16 * x_group_bytes * rows;
+  }
   /// Slices of the longest part of a row that one work group of a cluster has.
   [[nodiscard]] constexpr uint32_t group_slices(uint32_t in_features) const {
     return (in_features / slice_elements + cluster - 1) / cluster;
@@ -69,6 +74,19 @@ inline constexpr StreamShape kStreamBf16{.split = 8, .slice_elements = 64};
 inline constexpr StreamShape kStreamFp8{.split = 8, .slice_elements = 128, .half = true};
 inline constexpr StreamShape kStreamNvfp4{
     .split = 8, .residents = 1, .epilogues = 2, .slice_elements = 256, .scale_bytes = 16, .half = true};
+
+/// NVFP4 multiplied as it lies in memory (stream_terms.inl), by terms of x: kTerms times 16 codes, and a scale. With four terms
+/// results would miss the tolerance of linear.
+inline constexpr uint32_t kTerms = 5;
+inline constexpr StreamShape kStreamBlockScaled{.split = 8,
+                                                .residents = 1,
+                                                .epilogues = 2,
+                                                .slice_elements = 256,
+                                                .scale_bytes = 16,
+                                                .half = true,
+                                                .row_padding = 16,
+                                                .x_group_bytes = kTerms * 8 + 1};
+static_assert(kStreamBlockScaled.epilogues == kStreamNvfp4.epilogues, "one workspace serves both");
 
 /// The same in clusters of two work groups.
 [[nodiscard]] constexpr StreamShape in_clusters(StreamShape shape) {

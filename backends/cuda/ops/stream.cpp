@@ -1,4 +1,7 @@
 // linear, linear_group and linear_silu_mul over large weights, streamed through the multiprocessors (kernels/stream.cuh).
+#include <cstdlib>
+#include <string_view>
+
 #include "backends/cuda/cuda_ops.h"
 #include "backends/cuda/ops/stream_kernels.h"
 #include "backends/cuda/ops/weight_size.h"
@@ -37,12 +40,10 @@ void launch_group(CommandList& cmd, const LinearGroup& op, const StreamKernels<S
   kernels.kernel(op.w[0].format, plan)(cmd, plan.grid, params, accesses_of(op));
 }
 
-}  // namespace
-
-void add_stream_ops(OpTable& table, const KernelModule& module) {
-  const StreamKernels<StreamParams> linear(module, "stream_linear");
+void add_ops(OpTable& table, const KernelModule& module, const std::string& name, StreamMath math) {
+  const StreamKernels<StreamParams> linear(module, "stream_linear", math);
   table.add<Linear>(
-      "stream",
+      name,
       [linear](CommandList& cmd, const Linear& op) {
         const StreamPlan plan = linear.plan(op.w.format, op.x, cmd.capabilities());
         StreamParams params = stream_params(plan, op.x);
@@ -53,12 +54,12 @@ void add_stream_ops(OpTable& table, const KernelModule& module) {
       [linear](const Linear& op) { return linear.accepts(op.w, op.x); });
 
   table.add<LinearGroup>(
-      "stream", [linear](CommandList& cmd, const LinearGroup& op) { launch_group(cmd, op, linear); },
+      name, [linear](CommandList& cmd, const LinearGroup& op) { launch_group(cmd, op, linear); },
       [linear](const LinearGroup& op) { return accepts_group(linear, op); });
 
-  const StreamKernels<StreamParams> silu_mul(module, "stream_silu_mul");
+  const StreamKernels<StreamParams> silu_mul(module, "stream_silu_mul", math);
   table.add<LinearSiluMul>(
-      "stream",
+      name,
       [silu_mul](CommandList& cmd, const LinearSiluMul& op) {
         const StreamPlan plan = silu_mul.plan(op.gate.format, op.x, cmd.capabilities());
         StreamParams params = stream_params(plan, op.x);
@@ -71,6 +72,19 @@ void add_stream_ops(OpTable& table, const KernelModule& module) {
         const Availability gate = silu_mul.accepts(op.gate, op.x);
         return gate ? silu_mul.accepts(op.up, op.x) : gate;
       });
+}
+
+}  // namespace
+
+Availability block_scaled_wanted() {
+  const char* value = std::getenv("FORETOKEN_CUDA_BLOCK_SCALED");
+  if (value != nullptr && std::string_view(value) == "1") return Availability::yes();
+  return Availability::no("no device has proved these kernels yet; FORETOKEN_CUDA_BLOCK_SCALED=1 uses them");
+}
+
+void add_stream_ops(OpTable& table, const KernelModule& module) {
+  add_ops(table, module, "block-scaled", StreamMath::kBlockScaled);
+  add_ops(table, module, "stream", StreamMath::kDecoded);
 }
 
 }  // namespace foretoken::cuda

@@ -17,7 +17,7 @@ using gpu::extent;
 constexpr uint32_t kMaxSearchers = 256;
 
 size_t search_workspace_bytes(const LinearArgmax& op) {
-  const uint32_t epilogues = stream_shape(op.w.format)->epilogues;
+  const uint32_t epilogues = stream_shape(op.w.format, StreamMath::kDecoded)->epilogues;
   return size_t{extent(op.x, 0)} * kMaxSearchers * epilogues * (2 * sizeof(float) + sizeof(int32_t));
 }
 
@@ -25,7 +25,7 @@ void launch_search(CommandList& cmd, const LinearArgmax& op, const StreamKernels
                    const Kernel<gpu::LinearArgmaxCombineParams>& combine) {
   StreamPlan plan = kernels.plan(op.w.format, op.x, cmd.capabilities());
   plan.grid.x = std::min(plan.grid.x, kMaxSearchers);
-  const StreamShape shape = *stream_shape(op.w.format);
+  const StreamShape shape = *stream_shape(op.w.format, StreamMath::kDecoded);  // all counts of epilogues are the same
   StreamArgmaxParams params{.stream = stream_params(plan, op.x),
                             .part_max = checked_workspace("linear_argmax", op.workspace, search_workspace_bytes(op)),
                             .part_id = 0,
@@ -80,11 +80,15 @@ void add_stream_argmax_ops(OpTable& table, const KernelModule& module) {
       },
       logits_bytes);
 
-  const StreamKernels<StreamArgmaxParams> kernels(module, "stream_argmax");
   const auto combine = module.resolve<gpu::LinearArgmaxCombineParams>("linear_argmax_combine");
-  table.add<LinearArgmax>(
-      "stream", [kernels, combine](CommandList& cmd, const LinearArgmax& op) { launch_search(cmd, op, kernels, combine); },
-      [kernels](const LinearArgmax& op) { return kernels.accepts(op.w, op.x); }, search_workspace_bytes);
+  const auto add_search = [&](const std::string& name, StreamMath math) {
+    const StreamKernels<StreamArgmaxParams> kernels(module, "stream_argmax", math);
+    table.add<LinearArgmax>(
+        name, [kernels, combine](CommandList& cmd, const LinearArgmax& op) { launch_search(cmd, op, kernels, combine); },
+        [kernels](const LinearArgmax& op) { return kernels.accepts(op.w, op.x); }, search_workspace_bytes);
+  };
+  add_search("block-scaled", StreamMath::kBlockScaled);
+  add_search("stream", StreamMath::kDecoded);
 }
 
 }  // namespace foretoken::cuda
