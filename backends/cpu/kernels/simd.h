@@ -1,6 +1,6 @@
 // Sixteen float32 lanes on every instruction set: one AVX-512 register, two AVX2 registers or plain code. The lane count and
 // every reduction order are the same everywhere, and FMA is explicit. Kernel sources are compiled once per instruction set, each
-// time with FORETOKEN_CPU_ISA (scalar, avx2, avx512) as their namespace, so nothing of one set can be linked into another.
+// time with FORETOKEN_CPU_ISA (scalar, avx2, avx512, ...) as their namespace, so nothing of one set can be linked into another.
 #pragma once
 
 #include <cstddef>
