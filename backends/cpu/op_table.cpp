@@ -2,7 +2,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/cpu_ops.h"
-#include "backends/projection_by_projection.h"
+#include "backends/linear_group_parts.h"
 
 namespace foretoken::cpu {
 
@@ -18,7 +18,7 @@ OpTable make_op_table(const KernelModule& module) {
   add_attention_ops(table, module);
   add_delta_net_ops(table, module);
   add_quantize_ops(table, module);
-  add_projection_by_projection(table);
+  add_linear_group_parts(table);
   return table;
 }
 

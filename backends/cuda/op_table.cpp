@@ -4,7 +4,7 @@
 #include "backends/cuda/cuda_ops.h"
 #include "backends/gpu/delta_net_params.h"
 #include "backends/gpu/gpu_ops.h"
-#include "backends/projection_by_projection.h"
+#include "backends/linear_group_parts.h"
 
 namespace foretoken::cuda {
 
@@ -27,7 +27,7 @@ OpTable make_op_table(const KernelModule& module) {
   gpu::add_attention_ops(table, module);
   gpu::add_whole_head_rule(table, module, "cluster", "gated_delta_rule_cluster", gpu::kColumnBlocks);
   gpu::add_delta_net_ops(table, module);
-  add_projection_by_projection(table);
+  add_linear_group_parts(table);
   return table;
 }
 

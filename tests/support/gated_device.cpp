@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/projection_by_projection.h"
+#include "backends/linear_group_parts.h"
 #include "backends/row_by_row.h"
 #include "core/ops/all_ops.h"
 
@@ -99,7 +99,7 @@ class GatedBackend final : public GpuBackend {
     for_each_op([this](auto tag) { add_gated<typename decltype(tag)::type>(table_, inner_->ops(), gate_); });
     if (gate_.row_by_row) {
       add_row_by_row(table_);
-      add_projection_by_projection(table_);
+      add_linear_group_parts(table_);
     }
   }
 

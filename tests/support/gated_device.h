@@ -16,7 +16,7 @@ struct Gate {
   std::set<WeightFormat> one_row_only{};     // kernels of the linear operators take one row
   std::set<WeightFormat> no_fused_argmax{};  // no LinearArgmax
   std::set<std::string> no_operator{};       // names of operators without any implementation
-  bool row_by_row = false;                   // registers add_row_by_row and add_projection_by_projection after the rest
+  bool row_by_row = false;                   // registers add_row_by_row and add_linear_group_parts after the rest
 };
 
 /// The variants that decisions are tested with.
