@@ -75,13 +75,19 @@ void MtpHead::allocate(GpuBackend& backend) {
 
 LayerStep MtpHead::layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const {
   LayerStep step{.view = pass.view,
-                 .cos_sin = cos_sin_.rows(first_row, num_rows),
+                 .cos_sin = pass.cos_sin.rows(first_row, num_rows),
                  .update = StateUpdate::kInPlace,
                  .precision = pass.precision,
                  .workspace = linear_workspace_};
   step.view.positions = pass.view.positions.rows(first_row, num_rows);
   step.view.slot_mapping = pass.view.slot_mapping.rows(first_row, num_rows);
   return step;
+}
+
+Tensor MtpHead::rope_angles(CommandList& cmd, const Tensor& positions) const {
+  const Tensor angles = cos_sin_.rows(0, positions.dim(0));
+  ops::rope_table(cmd, positions, angles, rope_theta_);
+  return angles;
 }
 
 Tensor MtpHead::combine(CommandList& cmd, const MtpPass& pass) const {
@@ -95,7 +101,6 @@ Tensor MtpHead::combine(CommandList& cmd, const MtpPass& pass) const {
                               .hidden_norm = weights_.pre_fc_norm_hidden,
                               .out = joined,
                               .eps = dims_.rms_norm_eps});
-  ops::rope_table(cmd, pass.view.positions, cos_sin_.rows(0, rows), rope_theta_);
   layer_step(pass, 0, rows).linear(cmd, joined, weights_.fc, residual);
   return residual;
 }

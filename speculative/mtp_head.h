@@ -23,6 +23,7 @@ struct MtpHeadOptions {
 struct MtpPass {
   Tensor next_token_ids;  // [T] I32
   Tensor hidden;          // [T, hidden_size] F32 or BF16, the target's or the chain's
+  Tensor cos_sin;         // [T, rotary_dim], of the rows' positions, see MtpHead::rope_angles
   StepView view;          // positions and slots of the T rows; seq_lens and query_start_loc of the one row that attends
   LinearPrecision precision = LinearPrecision::kExact;
 };
@@ -40,6 +41,10 @@ class MtpHead {
 
   /// Whether drafts come from a fused LM head; the device's reason otherwise.
   [[nodiscard]] const Availability& fused_draft() const { return fused_draft_; }
+
+  /// The angles of `positions` [R] I32, R at most max_rows: those of all passes of a Program, in one launch. They hold until the
+  /// next call.
+  Tensor rope_angles(CommandList& cmd, const Tensor& positions) const;
 
   /// Writes the cache rows of all T rows. No attention: a row's K and V depend on its input pair only.
   void write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;

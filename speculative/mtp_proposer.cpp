@@ -22,8 +22,11 @@ PagedKvCacheConfig cache_config(const ModelConfig& config, const MtpProposerOpti
           .max_blocks_per_seq = blocks_per_seq};
 }
 
+/// Rows of all passes of a Program, chained ones included.
+int64_t max_pass_rows(const MtpProposerOptions& options) { return std::max(options.max_append_rows, 2 * options.max_drafts); }
+
 MtpHeadOptions head_options(const MtpProposerOptions& options) {
-  return {.max_rows = std::max(options.max_append_rows, options.max_drafts + 1),
+  return {.max_rows = max_pass_rows(options),
           .max_seq_len = options.max_seq_len,
           .cache_dtype = options.cache_dtype,
           .activation_dtype = options.activation_dtype,
@@ -67,7 +70,7 @@ MtpProposer::MtpProposer(GpuBackend& backend, const ModelConfig& config, const M
 }
 
 void MtpProposer::declare_metadata(GpuBackend& backend) {
-  const int64_t max_rows = std::max(options_.max_append_rows, 2 * options_.max_drafts);
+  const int64_t max_rows = max_pass_rows(options_);
   append_token_ids_ = metadata_.add(DType::kI32, {options_.max_append_rows});
   positions_ = metadata_.add(DType::kI32, {max_rows});
   slot_mapping_ = metadata_.add(DType::kI64, {max_rows});
@@ -124,6 +127,7 @@ void MtpProposer::upload_metadata(Stream& stream, const State& state, int64_t fi
 MtpPass MtpProposer::pass_view(int64_t first_row, int64_t num_rows, int64_t pass_idx) const {
   return {.next_token_ids = {},
           .hidden = {},
+          .cos_sin = {},
           .view = {.positions = metadata_.tensor(positions_).rows(first_row, num_rows),
                    .slot_mapping = metadata_.tensor(slot_mapping_).rows(first_row, num_rows),
                    .query_start_loc = metadata_.tensor(query_start_loc_),
@@ -151,7 +155,10 @@ void MtpProposer::append_rows(Stream& stream, std::span<const int32_t> next_toke
   pass.next_token_ids = metadata_.tensor(append_token_ids_).rows(0, rows);
   pass.hidden = hidden;
   pass.precision = precision;
-  stream.run([&](CommandList& cmd) { head_.write_rows(cmd, pass, cache_.layer(0)); });
+  stream.run([&](CommandList& cmd) {
+    pass.cos_sin = head_.rope_angles(cmd, pass.view.positions);
+    head_.write_rows(cmd, pass, cache_.layer(0));
+  });
   own.num_exact += rows;
   own.num_rows = own.num_exact;
 }
@@ -179,11 +186,13 @@ void MtpProposer::record_passes(CommandList& cmd, const DraftRequest& request) c
   const int64_t rows = request.next_token_ids.dim(0);
   const PagedKvView kv = cache_.layer(0);
   cmd.copy(request.next_token_ids.rows(rows - 1, 1).view(), block_token_ids_.rows(0, 1).view());
+  const Tensor angles = head_.rope_angles(cmd, metadata_.tensor(positions_).rows(0, rows + request.num_drafts - 1));
   Tensor chain;
   for (int64_t i = 0; i < request.num_drafts; ++i) {
     MtpPass pass = i == 0 ? pass_view(0, rows, 0) : pass_view(rows + i - 1, 1, i);
     pass.next_token_ids = i == 0 ? request.next_token_ids : block_token_ids_.rows(i, 1);
     pass.hidden = i == 0 ? request.hidden : chain;
+    pass.cos_sin = i == 0 ? angles.rows(0, rows) : angles.rows(rows + i - 1, 1);
     const Tensor logprob = log_probabilities() ? logprobs_.rows(i, 1) : Tensor();
     chain = head_.draft(cmd, pass, kv, block_token_ids_.rows(i + 1, 1), logprob);
   }
