@@ -31,6 +31,7 @@ CudaKernelModule::CudaKernelModule(int device) : CudaKernelModule() {
   use_device(device);
   const DeviceLimits limits = device_limits(device);
   architecture_ = limits.architecture;
+  max_group_memory_ = limits.max_group_memory;
   for (auto& [name, code] : kernels_) {
     if (!code.absent_reason(architecture_).empty()) continue;
     cudaFuncAttributes attributes{};
@@ -57,6 +58,11 @@ const KernelCode* CudaKernelModule::find(std::string_view name, std::string& rea
   }
   if (architecture_ != 0) reason = found->second.absent_reason(architecture_);
   if (!reason.empty()) return nullptr;
+  if (architecture_ != 0 && found->second.min_group_memory() > max_group_memory_) {
+    reason = "a work group needs " + std::to_string(found->second.min_group_memory()) + " bytes of memory, this device gives " +
+             std::to_string(max_group_memory_);
+    return nullptr;
+  }
   return &found->second;
 }
 

@@ -17,6 +17,7 @@ class CudaKernelCode final : public KernelCode {
         function_(entry.function),
         num_threads_(entry.num_threads),
         min_architecture_(entry.min_architecture),
+        min_group_memory_(entry.min_group_memory),
         family_only_(entry.family_only),
         makes_weights_(entry.makes_weights),
         large_group_memory_(entry.large_group_memory) {}
@@ -30,11 +31,13 @@ class CudaKernelCode final : public KernelCode {
   [[nodiscard]] std::string absent_reason(uint32_t architecture) const;
   /// `architecture`: the one whose instructions the loaded code was compiled for, which an older build's may lack.
   void set_loaded(uint32_t architecture) { loaded_architecture_ = architecture; }
+  [[nodiscard]] uint32_t min_group_memory() const { return min_group_memory_; }
 
  private:
   const void* function_;
   uint32_t num_threads_;
   uint32_t min_architecture_;
+  uint32_t min_group_memory_;
   uint32_t loaded_architecture_ = UINT32_MAX;  // not loaded: as if it were for all
   bool family_only_;
   bool makes_weights_;
@@ -56,7 +59,8 @@ class CudaKernelModule final : public KernelModule {
   [[nodiscard]] size_t size() const { return kernels_.size(); }
 
  private:
-  uint32_t architecture_ = 0;  // of the device; 0 without one
+  uint32_t architecture_ = 0;      // of the device; 0 without one
+  uint32_t max_group_memory_ = 0;  // likewise
   std::map<std::string, CudaKernelCode, std::less<>> kernels_;
 };
 

@@ -19,6 +19,7 @@ struct KernelEntry {
   bool large_group_memory = false;  // may be launched with as much group memory as the device has, not only 48 KiB
   uint32_t min_architecture = 0;    // the first that has the instructions it needs, 90 for sm_90; absent below
   bool family_only = false;         // and later families lack them: 120 is for sm_120 and sm_121 alone
+  uint32_t min_group_memory = 0;    // bytes that a work group must be able to have; absent on devices with less
 };
 
 using KernelList = std::vector<KernelEntry>;

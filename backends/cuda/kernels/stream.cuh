@@ -54,19 +54,22 @@ FORETOKEN_DEVICE void load_weights(const StreamParams& p, const StreamShare& sha
   const uint32_t index = lane * kShape.loaders + warp;
   const uint64_t policy = evict_first_policy();
   const uint64_t row_bytes = uint64_t{p.in_features / kShape.slice_elements} * kSliceBytes;
-  RingCursor cursor;
-  for (uint32_t first = share.first; first < share.end; first += Rows::kTileResults * kShape.tiles) {
+  RingCursor turn;  // where each group's next row of tiles begins
+  uint32_t group = 0;
+  for (uint32_t first = share.first; first < share.end; first += Rows::kTileResults * kShape.blocks) {
+    RingCursor cursor = turn;
     const bool exists = index < kShape.stage_rows() && Rows::exists(first, share.end, index);
     const uint32_t num_rows = __popc(gpu::lane_ballot(exists));
     const WeightRow row = Rows::weight_row(p, first, share.end, index);
     const gpu::WeightParams& w = p.part[row.part].weight;
     const uint64_t codes = w.codes + row.row * row_bytes + share.first_slice * kSliceBytes;
     const uint64_t scales = w.scale + uint64_t{row.row} * w.scale_columns + share.first_slice * kShape.scale_bytes;
-    for (uint32_t slice = 0; slice < share.num_slices; slice += kShape.split) {
-      const uint32_t slices = smaller(share.num_slices - slice, kShape.split);
-      memory.empty[cursor.slot].wait(cursor.parity ^ 1U);
-      Barrier& full = memory.full[cursor.slot];
-      const uint32_t stage = shared_address(memory.stage(cursor.slot));
+    for (uint32_t slice = 0; slice < share.num_slices; slice += kShape.stage_slices()) {
+      const uint32_t slices = smaller(share.num_slices - slice, kShape.stage_slices());
+      const uint32_t place = group * p.num_stages + cursor.slot;
+      memory.empty[place].wait(cursor.parity ^ 1U);
+      Barrier& full = memory.full[place];
+      const uint32_t stage = shared_address(memory.stage(place));
       if (kBulkCopies && lane == 0) full.arrive_expecting(num_rows * slices * (kSliceBytes + kShape.scale_bytes));
       __syncwarp();
       copy_segments(stage + memory.row_offset(index), codes + slice * kSliceBytes, slices * kSliceBytes, exists, full, policy);
@@ -76,6 +79,10 @@ FORETOKEN_DEVICE void load_weights(const StreamParams& p, const StreamShare& sha
       }
       if constexpr (!kBulkCopies) full.arrive_after_copies();
       cursor.advance(p.num_stages);
+    }
+    if (++group == kShape.groups) {
+      group = 0;
+      turn = cursor;
     }
   }
 }
@@ -97,56 +104,54 @@ FORETOKEN_DEVICE void load_shared_input(const StreamInput<Format>& x, const Stre
   asm volatile("bar.sync 1, %0;" ::"n"(kShape.multipliers() * kLanes) : "memory");
 }
 
-/// The lane's two pieces of one row of a slice, number t and t + 4 of 8. Rows lie at multiples of a line of banks, so lanes of
-/// odd rows read their second piece first: neighbouring rows meet no conflict.
-struct RowPieces {
-  uint4 piece[2];
-
-  FORETOKEN_DEVICE explicit RowPieces(const uint8_t* slice) {
-    const bool odd = threadIdx.x / 4 % 2 != 0;
-    const uint32_t t = threadIdx.x % 4 * 16;
-    const uint4 first = *reinterpret_cast<const uint4*>(slice + t + (odd ? 64 : 0));
-    const uint4 second = *reinterpret_cast<const uint4*>(slice + t + (odd ? 0 : 64));
-    piece[0] = odd ? second : first;
-    piece[1] = odd ? first : second;
-  }
+/// A lane's sums of its tiles, in two chains of products.
+template <StreamShape kShape>
+struct StreamSums {
+  float tile[kShape.blocks][2][4];
 };
 
-/// Adds the products of one slice of 16 rows. `codes` is the slice in the lane's first row of the tile, `scales` that row's
+/// Adds the products of one slice of the first `kBlocks` tiles. `codes` is the slice in the lane's first row, `scales` that row's
 /// scales.
-template <class Format>
+template <class Format, uint32_t kBlocks>
 FORETOKEN_DEVICE void multiply_slice(const uint8_t* codes, const uint8_t* scales, const StreamInput<Format>& x, uint32_t slice,
-                                     float (&sums)[2][4]) {
+                                     StreamSums<Format::kShape>& sums) {
   constexpr StreamShape kShape = Format::kShape;
   constexpr uint32_t kParts = kShape.fragments() / 2;
-  const RowPieces low(codes);
-  const RowPieces high(codes + 8 * kShape.row_stride());
+  RowPieces<kShape> rows[kBlocks][2];  // of each tile, rows lane / 4 and lane / 4 + 8
+#pragma unroll
+  for (uint32_t i = 0; i < 2 * kBlocks; ++i) rows[i / 2][i % 2].load(codes + i * 8 * kShape.row_stride());
 #pragma unroll
   for (uint32_t j = 0; j < 2; ++j) {
-    const auto low_scales = Format::piece_scales(scales, j);
-    const auto high_scales = Format::piece_scales(scales + 8 * kShape.scale_stride(), j);
+    decltype(Format::piece_scales(scales, j)) row_scales[kBlocks][2];
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * kBlocks; ++i) {
+      row_scales[i / 2][i % 2] = Format::piece_scales(scales + i * 8 * kShape.scale_stride(), j);
+    }
 #pragma unroll
     for (uint32_t part = 0; part < kParts; ++part) {
       const uint4 b = x.fragment(slice, j * kParts + part);
-      uint32_t a_low[4];
-      uint32_t a_high[4];
-      Format::decode(low.piece[j], low_scales, part, a_low);
-      Format::decode(high.piece[j], high_scales, part, a_high);
-      multiply_add<kShape.half>(sums[0], a_low[0], a_high[0], a_low[1], a_high[1], b.x, b.y);
-      multiply_add<kShape.half>(sums[1], a_low[2], a_high[2], a_low[3], a_high[3], b.z, b.w);
+#pragma unroll
+      for (uint32_t i = 0; i < kBlocks; ++i) {
+        uint32_t low[4];
+        uint32_t high[4];
+        Format::decode(rows[i][0].piece[j], row_scales[i][0], part, low);
+        Format::decode(rows[i][1].piece[j], row_scales[i][1], part, high);
+        multiply_add<kShape.half>(sums.tile[i][0], low[0], high[0], low[1], high[1], b.x, b.y);
+        multiply_add<kShape.half>(sums.tile[i][1], low[2], high[2], low[3], high[3], b.z, b.w);
+      }
     }
   }
 }
 
 /// Hands a warp's sums of a tile to the epilogue, which for buffer b is that of work group b % cluster.
 template <StreamShape kShape>
-FORETOKEN_DEVICE void hand_over(const StreamMemory<kShape>& memory, const StreamShare& share, uint32_t stage_row, float4 sums) {
-  const uint32_t tile = threadIdx.x / kLanes / kShape.split;
+FORETOKEN_DEVICE void hand_over(const StreamMemory<kShape>& memory, const StreamShare& share, uint32_t stage_row, uint32_t block,
+                                float4 sums) {
   const uint32_t split = threadIdx.x / kLanes % kShape.split;
-  const uint32_t buffer = stage_row % kSumBuffers;
-  const uint32_t index = buffer * kShape.tiles + tile;
+  const uint32_t buffer = stage_row % kShape.sum_buffers();
+  const uint32_t index = buffer * kShape.blocks + block;
   float4* place = memory.sums + ((index * kShape.cluster + share.rank) * kShape.split + split) * kLanes + threadIdx.x % kLanes;
-  const uint32_t parity = stage_row / kSumBuffers % 2 ^ 1U;
+  const uint32_t parity = stage_row / kShape.sum_buffers() % 2 ^ 1U;
   if constexpr (kShape.cluster == 1) {
     memory.unused[index].wait(parity);
     *place = sums;
@@ -160,75 +165,125 @@ FORETOKEN_DEVICE void hand_over(const StreamMemory<kShape>& memory, const Stream
   }
 }
 
-/// Adds the products of one slice, with its factors: those of the lane's two weight rows, and those of x.
-template <class Format>
+/// Adds the products of one slice, with its factors: those of the lane's weight rows, and those of x.
+template <class Format, uint32_t kBlocks>
 FORETOKEN_DEVICE void add_slice(const uint8_t* codes, const uint8_t* scales, const StreamInput<Format>& x, uint32_t slice,
-                                float2 inner, float (&sums)[2][4]) {
-  if constexpr (Format::kShape.half) {
-    float products[2][4] = {};
-    multiply_slice<Format>(codes, scales, x, slice, products);
+                                const float2 (&inner)[Format::kShape.blocks], StreamSums<Format::kShape>& sums) {
+  constexpr StreamShape kShape = Format::kShape;
+  if constexpr (kShape.half) {
+    StreamSums<kShape> products{};
+    multiply_slice<Format, kBlocks>(codes, scales, x, slice, products);
     const float2 outer = x.scale(slice);
-    const float factor[4] = {inner.x * outer.x, inner.x * outer.y, inner.y * outer.x, inner.y * outer.y};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(products[0][i] + products[1][i], factor[i], sums[0][i]);
+    for (uint32_t b = 0; b < kBlocks; ++b) {
+      const float factor[4] = {inner[b].x * outer.x, inner[b].x * outer.y, inner[b].y * outer.x, inner[b].y * outer.y};
+      const float(&product)[2][4] = products.tile[b];
+      float(&sum)[4] = sums.tile[b][0];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[i] = fmaf(product[0][i] + product[1][i], factor[i], sum[i]);
+    }
   } else {
-    multiply_slice<Format>(codes, scales, x, slice, sums);
+    multiply_slice<Format, kBlocks>(codes, scales, x, slice, sums);
   }
 }
 
-/// A warp that multiplies: slices split, split + kShape.split, ... of each row of its tiles. While it goes through its first tile
-/// it brings in its slices of x.
+/// Slices [first, end) of a row.
+struct SliceRun {
+  uint32_t first, end;
+};
+
+/// The slices that warp `warp` of `split` has of the stage that begins with slice `base`.
+template <StreamShape kShape>
+FORETOKEN_DEVICE SliceRun slices_of(uint32_t base, uint32_t warp, uint32_t num_slices) {
+  if constexpr (kShape.run == 1) {
+    return {base + warp, smaller(base + warp + 1, num_slices)};
+  } else {
+    const uint32_t slices = smaller(num_slices - base, kShape.stage_slices());
+    const uint32_t each = (slices + kShape.split - 1) / kShape.split;
+    return {base + smaller(warp * each, slices), base + smaller((warp + 1) * each, slices)};
+  }
+}
+
+/// A warp that multiplies: its slices of every stage of its group. Where no other group needs them, it brings in its slices of x
+/// while it goes through its first tiles.
 template <class Format, bool kPaired>
 FORETOKEN_DEVICE void multiply_tiles(const StreamParams& p, const StreamShare& share,
                                      const StreamMemory<Format::kShape>& memory) {
   using Rows = StageRows<kPaired>;
   constexpr StreamShape kShape = Format::kShape;
-  constexpr bool kOwnInput = kShape.tiles == 1;  // no other warp needs the same slices of x
+  constexpr bool kOwnInput = kShape.groups == 1;
+  static_assert(!kOwnInput || kShape.run == 1);
+  constexpr uint32_t kStageResults = Rows::kTileResults * kShape.blocks;
   const uint32_t lane = threadIdx.x % kLanes;
-  const uint32_t split = threadIdx.x / kLanes % kShape.split;
-  const uint32_t row = threadIdx.x / kLanes / kShape.split * kTileRows + lane / 4;
+  const uint32_t warp = threadIdx.x / kLanes % kShape.split;
+  const uint32_t group = kShape.groups == 1 ? 0 : threadIdx.x / kLanes / kShape.split;
   const typename Format::template Input<Format> x(p, share, memory);
   const auto fetch = [&](uint32_t slice) {
     if (slice < share.num_slices) x.fetch(slice);
     commit_copies();
   };
   if constexpr (kOwnInput) {
-    for (uint32_t i = 0; i < kSlicesAhead; ++i) fetch(split + i * kShape.split);
+    for (uint32_t i = 0; i < kSlicesAhead; ++i) fetch(warp + i * kShape.split);
   } else {
     load_shared_input(x, share);
   }
   RingCursor cursor;
-  uint32_t stage_row = 0;
-  for (uint32_t first = share.first; first < share.end; first += Rows::kTileResults * kShape.tiles, ++stage_row) {
-    const auto inner_scales = Format::inner_scales(p, Rows::weight_row(p, first, share.end, row),
-                                                   Rows::weight_row(p, first, share.end, row + 8), share.first_slice);
-    float sums[2][4] = {};
-    for (uint32_t base = 0; base < share.num_slices; base += kShape.split) {
-      const uint32_t slice = base + split;
-      const bool exists = slice < share.num_slices;
-      const float2 inner = inner_scales.load(smaller(slice, share.num_slices - 1));
+  uint32_t stage_row = group;
+  for (uint32_t first = share.first + group * kStageResults; first < share.end;
+       first += kStageResults * kShape.groups, stage_row += kShape.groups) {
+    decltype(Format::inner_scales(p, WeightRow{}, WeightRow{}, 0)) inner_scales[kShape.blocks];
+#pragma unroll
+    for (uint32_t b = 0; b < kShape.blocks; ++b) {
+      const uint32_t row = b * kTileRows + lane / 4;
+      inner_scales[b] = Format::inner_scales(p, Rows::weight_row(p, first, share.end, row),
+                                             Rows::weight_row(p, first, share.end, row + 8), share.first_slice);
+    }
+    // The last row of tiles may have but one.
+    const bool all_tiles = kShape.blocks == 1 || Rows::exists(first, share.end, kTileRows);
+    StreamSums<kShape> sums{};
+    for (uint32_t base = 0; base < share.num_slices; base += kShape.stage_slices()) {
+      const SliceRun run = slices_of<kShape>(base, warp, share.num_slices);
+      float2 inner[kShape.run][kShape.blocks];
+#pragma unroll
+      for (uint32_t i = 0; i < kShape.run * kShape.blocks; ++i) {
+        const uint32_t slice = run.first + i / kShape.blocks;
+        inner[i / kShape.blocks][i % kShape.blocks] = inner_scales[i % kShape.blocks].load(smaller(slice, share.num_slices - 1));
+      }
       if (kOwnInput && stage_row == 0) {
-        fetch(slice + kSlicesAhead * kShape.split);
+        fetch(run.first + kSlicesAhead * kShape.split);
         wait_for_copies<kSlicesAhead>();
         __syncwarp();
-        if (kShape.half && exists) x.convert(slice);
+        if (kShape.half && run.first < share.num_slices) x.convert(run.first);
         __syncwarp();
       }
-      memory.full[cursor.slot].wait(cursor.parity);
-      if (exists) {
-        const uint8_t* stage = memory.stage(cursor.slot);
-        add_slice<Format>(stage + memory.row_offset(row) + split * kSliceBytes,
-                          stage + memory.scale_offset(row) + split * kShape.scale_bytes, x, slice, inner, sums);
+      const uint32_t place = group * p.num_stages + cursor.slot;
+      memory.full[place].wait(cursor.parity);
+      const uint8_t* stage = memory.stage(place);
+#pragma unroll
+      for (uint32_t i = 0; i < kShape.run; ++i) {
+        const uint32_t slice = run.first + i;
+        if (slice >= run.end) break;
+        const uint8_t* codes = stage + memory.row_offset(lane / 4) + (slice - base) * kSliceBytes;
+        const uint8_t* scales = stage + memory.scale_offset(lane / 4) + (slice - base) * kShape.scale_bytes;
+        if (all_tiles) {
+          add_slice<Format, kShape.blocks>(codes, scales, x, slice, inner[i], sums);
+        } else {
+          add_slice<Format, 1>(codes, scales, x, slice, inner[i], sums);
+        }
       }
       __syncwarp();
-      if (lane == 0) memory.empty[cursor.slot].arrive();
+      if (lane == 0) memory.empty[place].arrive();
       cursor.advance(p.num_stages);
     }
-    if constexpr (!kShape.half) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
+    for (uint32_t b = 0; b < kShape.blocks; ++b) {
+      float(&sum)[4] = sums.tile[b][0];
+      if constexpr (!kShape.half) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[i] += sums.tile[b][1][i];
+      }
+      hand_over(memory, share, stage_row, b, make_float4(sum[0], sum[1], sum[2], sum[3]));
     }
-    hand_over(memory, share, stage_row, make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]));
   }
 }
 
@@ -248,10 +303,10 @@ FORETOKEN_DEVICE void finish_tiles(const StreamParams& p, const StreamShare& sha
   using Rows = StageRows<Epilogue::kPaired>;
   const uint32_t lane = threadIdx.x % kLanes;
   uint32_t stage_row = 0;
-  for (uint32_t first = share.first; first < share.end; first += Rows::kTileResults * kShape.tiles, ++stage_row) {
+  for (uint32_t first = share.first; first < share.end; first += Rows::kTileResults * kShape.blocks, ++stage_row) {
     if (stage_row % kShape.cluster != share.rank) continue;
-    for (uint32_t tile = 0; tile < kShape.tiles; ++tile) {
-      if ((stage_row / kShape.cluster * kShape.tiles + tile) % kShape.epilogues != warp) continue;
+    for (uint32_t tile = 0; tile < kShape.blocks; ++tile) {
+      if ((stage_row / kShape.cluster * kShape.blocks + tile) % kShape.epilogues != warp) continue;
       const uint32_t row = tile * kTileRows + lane / 4;
       TileResults results;
       results.low = Rows::weight_row(p, first, share.end, row);
@@ -261,8 +316,8 @@ FORETOKEN_DEVICE void finish_tiles(const StreamParams& p, const StreamShare& sha
       const float low_scale = Format::outer_scale(p.part[results.low.part].weight, results.low.row);
       const float high_scale = Format::outer_scale(p.part[results.high.part].weight, results.high.row);
 
-      const uint32_t index = stage_row % kSumBuffers * kShape.tiles + tile;
-      const uint32_t parity = stage_row / kSumBuffers % 2;
+      const uint32_t index = stage_row % kShape.sum_buffers() * kShape.blocks + tile;
+      const uint32_t parity = stage_row / kShape.sum_buffers() % 2;
       if constexpr (kShape.cluster == 1) {
         memory.summed[index].wait(parity);
       } else {

@@ -74,29 +74,31 @@ FORETOKEN_DEVICE void stream_best(const StreamArgmaxParams& p) {
 }
 
 template <class Format>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
-    stream_argmax(const __grid_constant__ StreamArgmaxParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) stream_argmax(const __grid_constant__ StreamArgmaxParams p) {
   stream_best<Format>(p);
 }
 
 template <class Format>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
-    FORETOKEN_CLUSTER(Format::kShape.cluster) stream_argmax_clusters(const __grid_constant__ StreamArgmaxParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) FORETOKEN_CLUSTER(Format::kShape.cluster)
+    stream_argmax_clusters(const __grid_constant__ StreamArgmaxParams p) {
   stream_best<Format>(p);
 }
 
-/// stream_argmax_FORMAT, also in clusters.
+struct StreamArgmax {
+  template <class Format>
+  static auto kernel() {
+    if constexpr (Format::kShape.cluster > 1) {
+      return stream_argmax_clusters<Format>;
+    } else {
+      return stream_argmax<Format>;
+    }
+  }
+};
+
+/// stream_argmax_FORMAT in the format's variants.
 template <class Format>
 void add_stream_argmax_kernels(gpu::KernelList& list, const std::string& format) {
-  const std::string name = "stream_argmax_" + format;
-  gpu::KernelEntry entry = gpu::kernel_entry<StreamArgmaxParams>(name, stream_argmax<Format>, Format::kShape.num_threads());
-  entry.large_group_memory = true;
-  entry.min_architecture = 80;
-  list.push_back(entry);
-  entry.name = name + "_clusters";
-  entry.function = reinterpret_cast<const void*>(stream_argmax_clusters<InClusters<Format>>);
-  entry.min_architecture = 90;
-  list.push_back(entry);
+  add_stream_variants<Format, StreamArgmax>(list, "stream_argmax_" + format);
 }
 
 }  // namespace

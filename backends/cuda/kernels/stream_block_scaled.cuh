@@ -100,9 +100,10 @@ class TermInput {
 };
 
 /// Adds the products of one slice, times the factors of x; the arguments are those of the other formats.
-template <class Format>
+template <class Format, uint32_t kBlocks>
 FORETOKEN_DEVICE void add_slice(const uint8_t* codes, const uint8_t* scales, const TermInput<Format>& x, uint32_t slice,
-                                float2 /*inner*/, float (&sums)[2][4]) {
+                                const float2 (&/*inner*/)[Format::kShape.blocks], StreamSums<Format::kShape>& sums) {
+  static_assert(kBlocks == 1);
   constexpr StreamShape kShape = Format::kShape;
   const uint32_t lane = threadIdx.x % kLanes;
   const uint8_t* first_codes = codes - lane / 4 * kShape.row_stride();
@@ -121,11 +122,14 @@ FORETOKEN_DEVICE void add_slice(const uint8_t* codes, const uint8_t* scales, con
   }
   const float2 factor = x.scale(slice);
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) sums[0][i] = fmaf(join_terms(products, i), i % 2 == 0 ? factor.x : factor.y, sums[0][i]);
+  for (uint32_t i = 0; i < 4; ++i) {
+    float& sum = sums.tile[0][0][i];
+    sum = fmaf(join_terms(products, i), i % 2 == 0 ? factor.x : factor.y, sum);
+  }
 }
 
 struct BlockScaledStream : PlainStream {
-  static constexpr StreamShape kShape = kStreamBlockScaled;
+  static constexpr const auto& kVariants = kBlockScaledVariants;
 #ifdef FORETOKEN_BLOCK_SCALED
   static constexpr bool kHasInstructions = true;
 #else

@@ -2,6 +2,9 @@
 // mma.m16n8k16, and their scales.
 #pragma once
 
+#include <iterator>
+#include <string>
+
 #include "backends/cuda/kernels/e4m3_fragments.cuh"
 #include "backends/cuda/kernels/nvfp4_fragments.cuh"
 #include "backends/cuda/kernels/stream.cuh"
@@ -33,7 +36,7 @@ struct PlainStream {
 };
 
 struct Bf16Stream : PlainStream {
-  static constexpr StreamShape kShape = kStreamBf16;
+  static constexpr const auto& kVariants = kBf16Variants;
   FORETOKEN_DEVICE static void decode(const uint4& codes, NoPieceScales /*scales*/, uint32_t /*part*/, uint32_t (&pairs)[4]) {
     pairs[0] = codes.x;
     pairs[1] = codes.y;
@@ -43,7 +46,7 @@ struct Bf16Stream : PlainStream {
 };
 
 struct Fp8Stream : PlainStream {
-  static constexpr StreamShape kShape = kStreamFp8;
+  static constexpr const auto& kVariants = kFp8Variants;
   FORETOKEN_DEVICE static void decode(const uint4& codes, NoPieceScales /*scales*/, uint32_t part, uint32_t (&pairs)[4]) {
     e4m3_to_half(part == 0 ? codes.x : codes.z, pairs[0], pairs[1]);
     e4m3_to_half(part == 0 ? codes.y : codes.w, pairs[2], pairs[3]);
@@ -84,7 +87,7 @@ struct Fp8BlockStream : Fp8Stream {
 
 /// A piece has two groups of 16 codes, and their scales, which its slice brings along.
 struct Nvfp4Stream : PlainStream {
-  static constexpr StreamShape kShape = kStreamNvfp4;
+  static constexpr const auto& kVariants = kNvfp4Variants;
   struct PieceScales {
     uint32_t halves;
   };
@@ -101,11 +104,26 @@ struct Nvfp4Stream : PlainStream {
   }
 };
 
-/// The format in clusters of work groups.
-template <class Format>
-struct InClusters : Format {
-  static constexpr StreamShape kShape = in_clusters(Format::kShape);
+/// A format in one of its shapes.
+template <class Format, StreamShape kOfVariant>
+struct InShape : Format {
+  static constexpr StreamShape kShape = kOfVariant;
 };
+
+/// Adds the kernels of `Operator` for a format, one a variant: Operator::kernel<Format in a shape>().
+template <class Format, class Operator, size_t kVariant = 0>
+void add_stream_variants(gpu::KernelList& list, const std::string& name) {
+  if constexpr (kVariant < std::size(Format::kVariants)) {
+    constexpr StreamVariant kOne = Format::kVariants[kVariant];
+    gpu::KernelEntry entry =
+        gpu::kernel_entry(name + kOne.suffix, Operator::template kernel<InShape<Format, kOne.shape>>(), kOne.shape.num_threads());
+    entry.large_group_memory = true;
+    entry.min_group_memory = kOne.shape.group_memory;
+    entry.min_architecture = kOne.shape.cluster > 1 ? 90 : 80;
+    list.push_back(entry);
+    add_stream_variants<Format, Operator, kVariant + 1>(list, name);
+  }
+}
 
 }  // namespace
 }  // namespace foretoken::cuda

@@ -35,6 +35,7 @@ class StreamInput {
         x_scale_(memory.x_scale),
         step_(share.num_x * 4),
         has_row_(threadIdx.x % kLanes / 4 < share.num_x),
+        column_(has_row_ ? threadIdx.x % kLanes : threadIdx.x % 4),
         source_(p.x + ((share.first_x + threadIdx.x % kLanes / 4) * p.x_stride + share.first_slice * kShape.slice_elements +
                        threadIdx.x % 4 * 8) *
                           2) {}
@@ -78,9 +79,14 @@ class StreamInput {
     if (lane % 4 == 0) x_scale_[slice * kTileColumns + lane / 4] = gpu::bits_to_float((exponent - 14) << 23);
   }
 
-  /// The lane's fragment of a slice; zeros where it has no row.
+  /// The lane's fragment of a slice. Nobody looks at the columns of lanes without a row: they have zeros where memory is what
+  /// counts, and where instructions do the fragment of the first row.
   FORETOKEN_DEVICE uint4 fragment(uint32_t slice, uint32_t index) const {
-    return has_row_ ? *own(slice, index) : make_uint4(0, 0, 0, 0);
+    if constexpr (kShape.decoding) {
+      return x_[(slice * kShape.fragments() + index) * step_ + column_];
+    } else {
+      return has_row_ ? *own(slice, index) : make_uint4(0, 0, 0, 0);
+    }
   }
   /// What the FP16 of a slice must be multiplied by, of the two rows that are the lane's columns of a product.
   FORETOKEN_DEVICE float2 scale(uint32_t slice) const {
@@ -99,6 +105,7 @@ class StreamInput {
   float* x_scale_;
   uint32_t step_;  // from a fragment to the next
   bool has_row_;
+  uint32_t column_;
   uint64_t source_;
 };
 

@@ -34,36 +34,35 @@ struct StoreResults {
 };
 
 template <class Format, bool kPaired>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
-    stream_linear(const __grid_constant__ StreamParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) stream_linear(const __grid_constant__ StreamParams p) {
   StoreResults<kPaired> results;
   stream<Format>(p, results);
 }
 
 template <class Format, bool kPaired>
-__global__ void __launch_bounds__(Format::kShape.num_threads(), Format::kShape.residents)
-    FORETOKEN_CLUSTER(Format::kShape.cluster) stream_linear_clusters(const __grid_constant__ StreamParams p) {
+__global__ void __launch_bounds__(Format::kShape.num_threads(), 1) FORETOKEN_CLUSTER(Format::kShape.cluster)
+    stream_linear_clusters(const __grid_constant__ StreamParams p) {
   StoreResults<kPaired> results;
   stream<Format>(p, results);
 }
 
-template <class Format, bool kPaired>
-void add_stream_kernel(gpu::KernelList& list, const std::string& name) {
-  gpu::KernelEntry entry = gpu::kernel_entry<StreamParams>(name, stream_linear<Format, kPaired>, Format::kShape.num_threads());
-  entry.large_group_memory = true;
-  entry.min_architecture = 80;
-  list.push_back(entry);
-  entry.name = name + "_clusters";
-  entry.function = reinterpret_cast<const void*>(stream_linear_clusters<InClusters<Format>, kPaired>);
-  entry.min_architecture = 90;
-  list.push_back(entry);
-}
+template <bool kPaired>
+struct StreamLinear {
+  template <class Format>
+  static auto kernel() {
+    if constexpr (Format::kShape.cluster > 1) {
+      return stream_linear_clusters<Format, kPaired>;
+    } else {
+      return stream_linear<Format, kPaired>;
+    }
+  }
+};
 
-/// stream_linear_FORMAT and stream_silu_mul_FORMAT, each also in clusters.
+/// stream_linear_FORMAT and stream_silu_mul_FORMAT, each in the format's variants.
 template <class Format>
 void add_stream_kernels(gpu::KernelList& list, const std::string& format) {
-  add_stream_kernel<Format, false>(list, "stream_linear_" + format);
-  add_stream_kernel<Format, true>(list, "stream_silu_mul_" + format);
+  add_stream_variants<Format, StreamLinear<false>>(list, "stream_linear_" + format);
+  add_stream_variants<Format, StreamLinear<true>>(list, "stream_silu_mul_" + format);
 }
 
 }  // namespace

@@ -40,22 +40,21 @@ FORETOKEN_DEVICE StreamShare stream_share(const StreamParams& p) {
 /// Shared memory of a work group, in the order that StreamShape counts.
 template <StreamShape kShape>
 struct StreamMemory {
-  static constexpr uint32_t kSumBarriers = kSumBuffers * kShape.tiles;
-  Barrier* full;    // [kMaxStages]
-  Barrier* empty;   // [kMaxStages]
-  Barrier* summed;  // [kSumBuffers, tiles]: all partial sums of a tile are there
-  Barrier* unused;  // [kSumBuffers, tiles]: and were read
-  float4* sums;     // [kSumBuffers, tiles, cluster, split, lanes]
+  Barrier* full;    // [groups, stages]
+  Barrier* empty;   // [groups, stages]
+  Barrier* summed;  // [sum_buffers, blocks]: all partial sums of a tile are there
+  Barrier* unused;  // [sum_buffers, blocks]: and were read
+  float4* sums;     // [sum_buffers, blocks, cluster, split, lanes]
   float* x_scale;   // [slices, kTileColumns]
   uint4* x;         // [slices, fragments, rows of x, 4]
-  uint8_t* ring;    // [stages, stage_rows, row_stride], scales behind the codes of each stage
+  uint8_t* ring;    // [groups, stages, stage_rows, row_stride], scales behind the codes of each stage
 
   FORETOKEN_DEVICE StreamMemory(uint8_t* memory, const StreamParams& p) {
     const uint32_t slices = kShape.group_slices(p.in_features);
     full = reinterpret_cast<Barrier*>(memory);
     empty = full + kMaxStages;
     summed = empty + kMaxStages;
-    unused = summed + kSumBarriers;
+    unused = summed + kShape.sum_tiles();
     sums = reinterpret_cast<float4*>(memory + kShape.barrier_bytes());
     x_scale = reinterpret_cast<float*>(memory + kShape.barrier_bytes() + kShape.sum_bytes());
     x = reinterpret_cast<uint4*>(reinterpret_cast<uint8_t*>(x_scale) + kShape.x_scale_bytes(slices));
@@ -66,9 +65,9 @@ struct StreamMemory {
     if (threadIdx.x == 0) {
       for (uint32_t i = 0; i < kMaxStages; ++i) {
         full[i].init(kShape.loaders * (kBulkCopies ? 1 : kLanes));
-        empty[i].init(kShape.multipliers());
+        empty[i].init(kShape.split);
       }
-      for (uint32_t i = 0; i < kSumBarriers; ++i) {
+      for (uint32_t i = 0; i < kShape.sum_tiles(); ++i) {
         summed[i].init(kShape.cluster * kShape.split);
         unused[i].init(1);
       }
@@ -84,6 +83,27 @@ struct StreamMemory {
   FORETOKEN_DEVICE static uint32_t row_offset(uint32_t row) { return row * kShape.row_stride(); }
   FORETOKEN_DEVICE static uint32_t scale_offset(uint32_t row) {
     return kShape.stage_rows() * kShape.row_stride() + row * kShape.scale_stride();
+  }
+};
+
+/// The lane's two pieces of one row of a slice, number t and t + 4 of 8. Where rows lie at multiples of a line of banks, lanes of
+/// odd rows read their second piece first: neighbouring rows meet no conflict.
+template <StreamShape kShape>
+struct RowPieces {
+  uint4 piece[2];
+
+  FORETOKEN_DEVICE void load(const uint8_t* slice) {
+    const uint32_t t = threadIdx.x % 4 * 16;
+    if constexpr (kShape.row_stride() % 128 != 0) {
+      piece[0] = *reinterpret_cast<const uint4*>(slice + t);
+      piece[1] = *reinterpret_cast<const uint4*>(slice + t + 64);
+    } else {
+      const bool odd = threadIdx.x / 4 % 2 != 0;
+      const uint4 first = *reinterpret_cast<const uint4*>(slice + t + (odd ? 64 : 0));
+      const uint4 second = *reinterpret_cast<const uint4*>(slice + t + (odd ? 0 : 64));
+      piece[0] = odd ? second : first;
+      piece[1] = odd ? first : second;
+    }
   }
 };
 

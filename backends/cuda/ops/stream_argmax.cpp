@@ -13,24 +13,23 @@ namespace {
 
 using gpu::extent;
 
-/// Work groups that leave results, at most: the workspace is asked for before the device is known.
+/// Work groups of a launch, and epilogues of each, at most: the workspace is asked for before the device is known.
 constexpr uint32_t kMaxSearchers = 256;
+constexpr uint32_t kMaxEpilogues = 4;
 
 size_t search_workspace_bytes(const LinearArgmax& op) {
-  const uint32_t epilogues = stream_shape(op.w.format, StreamMath::kDecoded)->epilogues;
-  return size_t{extent(op.x, 0)} * kMaxSearchers * epilogues * (2 * sizeof(float) + sizeof(int32_t));
+  return size_t{extent(op.x, 0)} * kMaxSearchers * kMaxEpilogues * (2 * sizeof(float) + sizeof(int32_t));
 }
 
 void launch_search(CommandList& cmd, const LinearArgmax& op, const StreamKernels<StreamArgmaxParams>& kernels,
                    const Kernel<gpu::LinearArgmaxCombineParams>& combine) {
   StreamPlan plan = kernels.plan(op.w.format, op.x, cmd.capabilities());
   plan.grid.x = std::min(plan.grid.x, kMaxSearchers);
-  const StreamShape shape = *stream_shape(op.w.format, StreamMath::kDecoded);  // all counts of epilogues are the same
   StreamArgmaxParams params{.stream = stream_params(plan, op.x),
                             .part_max = checked_workspace("linear_argmax", op.workspace, search_workspace_bytes(op)),
                             .part_id = 0,
                             .part_sum = 0,
-                            .num_parts = plan.grid.x * shape.epilogues,
+                            .num_parts = plan.grid.x * plan.shape.epilogues,
                             .reserved = 0};
   const uint64_t part_bytes = uint64_t{params.num_parts} * extent(op.x, 0) * sizeof(float);
   params.part_id = params.part_max + part_bytes;

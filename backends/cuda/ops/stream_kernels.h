@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <optional>
+#include <span>
 #include <string>
 
 #include "backends/cuda/ops/stream_plan.h"
@@ -19,64 +19,73 @@ enum class StreamMath : uint8_t {
 /// Whether FORETOKEN_CUDA_BLOCK_SCALED=1 asks for StreamMath::kBlockScaled: no, with the reason, or yes.
 [[nodiscard]] Availability block_scaled_wanted();
 
-/// The shape of a format's kernels; none where there are no such kernels.
-[[nodiscard]] inline std::optional<StreamShape> stream_shape(WeightFormat format, StreamMath math) {
+/// The variants of a format's kernels; none where there are no such kernels.
+[[nodiscard]] inline std::span<const StreamVariant> stream_variants(WeightFormat format, StreamMath math) {
   if (math == StreamMath::kBlockScaled) {
-    return format == WeightFormat::kNvfp4 ? std::optional(kStreamBlockScaled) : std::nullopt;
+    return format == WeightFormat::kNvfp4 ? std::span<const StreamVariant>(kBlockScaledVariants)
+                                          : std::span<const StreamVariant>();
   }
   switch (format) {
-    case WeightFormat::kF32: return std::nullopt;
-    case WeightFormat::kBF16: return kStreamBf16;
+    case WeightFormat::kF32: return {};
+    case WeightFormat::kBF16: return kBf16Variants;
     case WeightFormat::kFp8Row:
-    case WeightFormat::kFp8Block: return kStreamFp8;
-    case WeightFormat::kNvfp4: return kStreamNvfp4;
+    case WeightFormat::kFp8Block: return kFp8Variants;
+    case WeightFormat::kNvfp4: return kNvfp4Variants;
   }
-  return std::nullopt;
+  return {};
 }
 
-/// The kernels of one operator: one a format, and its variant in clusters.
+/// The kernels of one operator: of each format, the variants that the device has.
 template <class Params>
 class StreamKernels {
  public:
   StreamKernels(const KernelModule& module, const std::string& name, StreamMath math) : math_(math) {
     for (const WeightFormat format : kFormats) {
-      if (!stream_shape(format, math)) continue;
       const std::string suffix = math == StreamMath::kBlockScaled ? "block_scaled" : gpu::kernel_suffix(format);
       const std::string full_name = name + "_" + suffix;
-      Variants& variants = formats_[static_cast<size_t>(format)];
-      variants.single = module.resolve_optional<Params>(full_name);
-      variants.clusters = module.resolve_optional<Params>(full_name + "_clusters");
+      Variants& mine = formats_[static_cast<size_t>(format)];
+      for (const StreamVariant& variant : stream_variants(format, math)) {
+        const Kernel<Params> kernel = module.resolve_optional<Params>(full_name + variant.suffix);
+        if (kernel) {
+          mine.shapes[mine.count] = variant.shape;
+          mine.kernels[mine.count++] = kernel;
+        } else if (mine.absent_reason.empty()) {
+          mine.absent_reason = kernel.absent_reason();
+        }
+      }
     }
   }
 
   /// Whether there is a kernel that takes these operands: no, with the reason, or yes.
   [[nodiscard]] Availability accepts(const LinearWeight& w, const Tensor& x) const {
-    const std::optional<StreamShape> shape = stream_shape(w.format, math_);
-    if (!shape) return Availability::no("no kernel for weights of " + std::string(to_string(w.format)));
-    const Kernel<Params>& kernel = formats_[static_cast<size_t>(w.format)].single;
-    if (!kernel) return Availability::no(kernel.absent_reason());
+    const Variants& mine = formats_[static_cast<size_t>(w.format)];
+    if (stream_variants(w.format, math_).empty()) {
+      return Availability::no("no kernel for weights of " + std::string(to_string(w.format)));
+    }
+    if (mine.count == 0) return Availability::no(mine.absent_reason);
     if (math_ == StreamMath::kBlockScaled) {
       if (const Availability wanted = block_scaled_wanted(); !wanted) return wanted;
     }
-    return streams(*shape, w, x);
+    return streams(mine.shapes[mine.count - 1], w, x);
   }
 
   /// How to launch over operands that accepts() let through.
   [[nodiscard]] StreamPlan plan(WeightFormat format, const Tensor& x, const Capabilities& device) const {
-    const bool has_clusters = static_cast<bool>(formats_[static_cast<size_t>(format)].clusters);
-    return plan_stream(*stream_shape(format, math_), has_clusters, gpu::extent(x, 1), gpu::extent(x, 0), device);
+    const Variants& mine = formats_[static_cast<size_t>(format)];
+    return plan_stream(std::span(mine.shapes).first(mine.count), gpu::extent(x, 1), gpu::extent(x, 0), device);
   }
   [[nodiscard]] const Kernel<Params>& kernel(WeightFormat format, const StreamPlan& plan) const {
-    const Variants& variants = formats_[static_cast<size_t>(format)];
-    return plan.in_clusters ? variants.clusters : variants.single;
+    return formats_[static_cast<size_t>(format)].kernels[plan.variant];
   }
 
  private:
   static constexpr std::array kFormats{WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4};
 
   struct Variants {
-    Kernel<Params> single;
-    Kernel<Params> clusters;
+    std::array<StreamShape, kMaxStreamVariants> shapes{};
+    std::array<Kernel<Params>, kMaxStreamVariants> kernels;
+    size_t count = 0;
+    std::string absent_reason;  // of the first that the device lacks
   };
   StreamMath math_;
   std::array<Variants, 5> formats_;
