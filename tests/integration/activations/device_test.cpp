@@ -42,15 +42,16 @@ class Bf16DeviceTest : public ::testing::TestWithParam<std::string> {
   Golden golden_{GetParam() + ".golden.safetensors"};
 };
 
-TEST_P(Bf16DeviceTest, LinearInputsAreBf16AndTheRestIsF32) {
+TEST_P(Bf16DeviceTest, LinearInputsAndQueriesAreBf16AndTheRestIsF32) {
   TestModel model(*backend_, GetParam(), options());
   const MtpHead& head = model.proposer().head();
   const LayerScratch& scratch = head.scratch();
-  for (const Tensor* tensor : {&scratch.input_norm, &scratch.post_norm, &scratch.attention, &head.joined(), &head.hidden(),
-                               &model.runner().model().hidden()}) {
+  for (const Tensor* tensor : {&scratch.input_norm, &scratch.q, &scratch.post_norm, &scratch.attention, &head.joined(),
+                               &head.hidden(), &model.runner().model().hidden()}) {
     EXPECT_EQ(tensor->dtype(), DType::kBF16);
   }
-  for (const Tensor* tensor : {&scratch.mixed, &scratch.ffn, &scratch.q, &head.residual(), &model.runner().model().residual()}) {
+  for (const Tensor* tensor :
+       {&scratch.mixed, &scratch.ffn, &scratch.q_gate, &head.residual(), &model.runner().model().residual()}) {
     EXPECT_EQ(tensor->dtype(), DType::kF32);
   }
 }
