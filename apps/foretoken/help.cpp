@@ -25,12 +25,13 @@ constexpr std::array<std::pair<int, std::string_view>, 4> kExitStatuses{{
     {kExitDifferent, "results that must be identical are not (--compare, --self-check, bench decode)"},
 }};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEnvironment{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kEnvironment{{
     {"FORETOKEN_BACKEND", "the device when --backend is not given: auto, cpu, or a loaded module's name with an optional index"},
     {"FORETOKEN_BACKEND_PATH", "folders searched for loadable backends, separated by colons"},
     {"FORETOKEN_CPU_ISA", "hold the CPU backend to a lower instruction set: scalar, avx2, avx512 or avx512_vnni"},
     {"FORETOKEN_CUDA_BLOCK_SCALED",
      "1 multiplies NVFP4 weights by block-scaled tensor cores on sm_120 and sm_121: not yet proved"},
+    {"FORETOKEN_CUDA_CUBLASLT", "0 keeps the CUDA backend from loading cuBLASLt: its own kernels then run prefill"},
     {"FORETOKEN_EAGER", "1 runs recorded programs launch by launch and names the one that fails"},
     {"FORETOKEN_LOG",
      "log level on stderr: trace, debug, info, warn, error or off; dispatch also tells how operators were chosen"},

@@ -26,7 +26,7 @@ CudaBackend::CudaBackend(int device, bool synchronous)
       synchronous_(synchronous),
       capabilities_(device_capabilities(device)),
       kernels_(device),
-      ops_(make_op_table(kernels_)),
+      ops_(make_op_table(kernels_, device)),
       context_{.ops = ops_,
                .capabilities = capabilities_,
                .fill = kernels_.resolve<gpu::FillParams>("fill"),

@@ -9,8 +9,8 @@
 
 namespace foretoken::cuda {
 
-/// The operators of CUDA over the kernels of `module`, best first. `module` must outlive the table.
-[[nodiscard]] OpTable make_op_table(const KernelModule& module);
+/// The operators of CUDA over the kernels of `module`, best first, for `device`. `module` must outlive the table.
+[[nodiscard]] OpTable make_op_table(const KernelModule& module, int device = 0);
 
 /// Streams of one backend may be used by several host threads, one thread each.
 class CudaBackend final : public GpuBackend {

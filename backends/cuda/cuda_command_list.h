@@ -42,8 +42,13 @@ class CudaCommandList final : public CommandList {
   [[nodiscard]] const Capabilities& capabilities() const override { return context_.capabilities; }
 
   [[nodiscard]] size_t num_launches() const { return num_launches_; }
-  /// For implementations that call a library of the vendor.
-  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  /// Calls enqueue(stream), which puts work of a library of the vendor there; `name` is what errors call it.
+  template <class Enqueue>
+  void call_library(std::string_view name, const Enqueue& enqueue) {
+    enqueue(stream_);
+    may_start_early_ = true;
+    launched(name);
+  }
 
   /// Throws InvalidState when this thread records a Program; `call` names what is refused.
   static void refuse_while_recording(std::string_view call);

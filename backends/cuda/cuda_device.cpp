@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backends/cuda/cublas_lt.h"
 #include "backends/cuda/cuda_error.h"
 
 namespace foretoken::cuda {
@@ -87,6 +88,8 @@ Capabilities device_capabilities(int device) {
     const bool has_kernels = compute_capability / 10 == kFamilyOfBlockScaledKernels;
     caps.features.emplace_back(has_kernels ? "block-scaled-mma" : "block-scaled-mma (kernels for sm_120 only in this build)");
   }
+  const Availability library = CublasLt::availability();
+  caps.features.push_back(library ? "cublaslt " + CublasLt::version() : "no cublaslt (" + library.reason() + ")");
   return caps;
 }
 

@@ -9,12 +9,13 @@ namespace foretoken::cuda {
 /// Of the experts that an implementation takes.
 enum class ExpertFormats : uint8_t { kNvfp4, kBF16AndFp8 };
 
+/// linear, linear_group and linear_silu_mul in prefill. `device` is where a library of the vendor makes its plans.
+void add_prefill_ops(OpTable& table, const KernelModule& module, int device);
 void add_attention_split_ops(OpTable& table, const KernelModule& module);                    // few rows, queries in BF16
 void add_moe_route_ops(OpTable& table, const KernelModule& module);                          // few rows
 void add_moe_expert_ops(OpTable& table, const KernelModule& module, ExpertFormats formats);  // BF16 activations
-void add_prefill_ops(OpTable& table, const KernelModule& module);  // linear, linear_silu_mul with BF16 activations
-void add_small_ops(OpTable& table, const KernelModule& module);    // linear, linear_group, linear_silu_mul over small weights
-void add_stream_ops(OpTable& table, const KernelModule& module);   // linear, linear_group, linear_silu_mul over large weights
+void add_small_ops(OpTable& table, const KernelModule& module);   // linear, linear_group, linear_silu_mul over small weights
+void add_stream_ops(OpTable& table, const KernelModule& module);  // linear, linear_group, linear_silu_mul over large weights
 void add_stream_argmax_ops(OpTable& table, const KernelModule& module);
 
 void add_abs_max_ops(OpTable& table, const KernelModule& module);

@@ -126,6 +126,13 @@ constexpr LinearShape kShapes[] = {
     bf16_rows(9, 2560, 98, kNvfp4G2),
     bf16_rows(2, 17408, 33, kNvfp4),
     bf16_rows(4, 528, 65, kNvfp4),
+    {300, 640, 264, kBF16Weight, DType::kF32, false, LinearPrecision::kBF16},
+    {130, 320, 333, kBF16Weight, DType::kF32, true, LinearPrecision::kBF16},
+    {150, 704, 136, kBF16Weight, DType::kBF16, false, LinearPrecision::kBF16},
+    {130, 64, 8456, kBF16Weight, DType::kBF16, false, LinearPrecision::kBF16},
+    {130, 1024, 200, kFp8RowBF16, DType::kF32, false, LinearPrecision::kBF16},
+    {70, 640, 300, kFp8Block, DType::kBF16, false, LinearPrecision::kBF16},
+    {65, 640, 130, kNvfp4G2, DType::kF32, false, LinearPrecision::kBF16},
 };
 
 std::string name_of(const LinearShape& shape) {

@@ -5,10 +5,15 @@
 namespace foretoken::cuda {
 
 void add_prefill_kernels(gpu::KernelList& list) {
-  add_prefill_kernels<gpu::Bf16Format>(list, "bf16");
-  add_prefill_kernels<gpu::Fp8RowFormat>(list, "fp8_row");
-  add_prefill_kernels<gpu::Fp8BlockFormat>(list, "fp8_block");
-  add_prefill_kernels<gpu::Nvfp4Format>(list, "nvfp4");
+  list.push_back(tile_entry<LargeTile, false>("prefill_linear_large"));
+  list.push_back(tile_entry<SmallTile, false>("prefill_linear_small"));
+  list.push_back(tile_entry<LargeTile, true>("prefill_silu_mul_large"));
+  list.push_back(tile_entry<SmallTile, true>("prefill_silu_mul_small"));
+  list.push_back(gpu::kernel_entry("prefill_round", prefill_round, kConvertThreads));
+  list.push_back(gpu::kernel_entry("prefill_widen_fp8_row", prefill_widen<gpu::Fp8RowFormat>, kConvertThreads));
+  list.push_back(gpu::kernel_entry("prefill_widen_fp8_block", prefill_widen<gpu::Fp8BlockFormat>, kConvertThreads));
+  list.push_back(gpu::kernel_entry("prefill_widen_nvfp4", prefill_widen<gpu::Nvfp4Format>, kConvertThreads));
+  list.push_back(gpu::kernel_entry("prefill_gate", prefill_gate, kConvertThreads));
 }
 
 }  // namespace foretoken::cuda

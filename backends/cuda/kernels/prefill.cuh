@@ -1,226 +1,177 @@
-// linear and linear_silu_mul for prefill: activations and weights in BF16, sums in float32, mma.sync m16n8k16 (sm_80 and later).
-// The activations are the operand of 16 rows, the weight rows that of 8 columns; both are read along K as they lie in memory.
+// linear and linear_silu_mul for prefill, and the conversions in front of them: activations and weights become BF16, the inner
+// scales of weights multiplied in, and sums are float32.
 #pragma once
 
-#include "backends/cuda/kernels/device.h"
 #include "backends/cuda/kernels/prefill_params.h"
+#include "backends/cuda/kernels/tile_product.cuh"
 #include "backends/gpu/kernel_entry.h"
 #include "backends/gpu/weight_formats.inl"
 
 namespace foretoken::cuda {
 namespace {
 
-using gpu::Codes;
-using gpu::kLanes;
 using gpu::pointer;
 using gpu::WeightParams;
 
-constexpr uint32_t kChunk = 16;                  // weight elements that a thread loads together: they share their inner scale
-constexpr uint32_t kStride = kPrefillDepth + 8;  // BF16 elements from row to row in shared memory: fragments meet no conflict
-constexpr uint32_t kWarpRows = 32;               // of a warp's part of the tile
-constexpr uint32_t kWarpWeights = 32;
-constexpr uint32_t kRowBlocks = kWarpRows / 16;
-constexpr uint32_t kColumnBlocks = kWarpWeights / 8;
-constexpr uint32_t kWarpsAcross = kPrefillColumns / kWarpWeights;
+using LargeTile = TileShape<kLargePrefillTile.rows, kLargePrefillTile.columns, 2, 2, 3>;
+using SmallTile = TileShape<kSmallPrefillTile.rows, kSmallPrefillTile.columns, 2, 2, 4>;
+static_assert(LargeTile::kThreads == kLargePrefillTile.threads && LargeTile::kBytes == kLargePrefillTile.group_memory);
+static_assert(SmallTile::kThreads == kSmallPrefillTile.threads && SmallTile::kBytes == kSmallPrefillTile.group_memory);
 
-/// One stage of the pipeline.
-struct Stage {
-  uint16_t x[kPrefillRows * kStride];
-  uint16_t weight[kPrefillColumns * kStride];
-};
-
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  return static_cast<uint32_t>(gpu::float_to_bf16(low)) | static_cast<uint32_t>(gpu::float_to_bf16(high)) << 16;
+template <class Shape>
+__device__ __forceinline__ TileSource<Shape::kRowCopies> activation_source(const PrefillParams& p, uint32_t first_row) {
+  TileSource<Shape::kRowCopies> source;
+  source.base = p.x + threadIdx.x % 8 * 16;
+#pragma unroll
+  for (uint32_t i = 0; i < Shape::kRowCopies; ++i) {
+    const uint32_t row = gpu::smaller(first_row + threadIdx.x / 8 + i * Shape::kCopyRows, p.num_rows - 1);
+    source.offset[i] = static_cast<uint32_t>(row * p.x_stride * 2);
+  }
+  return source;
 }
 
-__device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+/// Weight rows of tile `tile`. Gated: eight rows of gate and eight of up in turn, so that a warp has both of a column.
+template <class Shape, bool kGated>
+__device__ __forceinline__ Bf16Columns<Shape> weight_columns(const PrefillParams& p, uint32_t tile) {
+  const uint32_t first = tile * (kGated ? Shape::kColumns / 2 : Shape::kColumns);
+  const uint32_t place = threadIdx.x / 8;
+  const uint64_t row_bytes = uint64_t{p.in_features} * 2;
+  Bf16Columns<Shape> columns;
+  static_assert(Shape::kCopyRows % 16 == 0, "a thread copies from gate alone or from up alone");
+  columns.source.base = (kGated && place / 8 % 2 != 0 ? p.second : p.weight) + first * row_bytes + threadIdx.x % 8 * 16;
+#pragma unroll
+  for (uint32_t i = 0; i < Shape::kColumnCopies; ++i) {
+    const uint32_t j = place + i * Shape::kCopyRows;
+    const uint32_t row = kGated ? j / 16 * 8 + j % 8 : j;
+    columns.source.offset[i] = static_cast<uint32_t>(gpu::smaller(row, p.out_features - 1 - first) * row_bytes);
+  }
+  return columns;
 }
 
-/// 8 activations of one row on their way: thread t has row t / 4, columns t % 4 * 8 ...
-struct ActivationLoad {
-  uint32_t word[8];
-
-  __device__ __forceinline__ void load(const PrefillParams& p, uint32_t first_row, uint32_t k) {
-    const uint32_t row = gpu::smaller(first_row + threadIdx.x / 4, p.num_rows - 1);
-    const uint64_t element = row * p.x_stride + k + threadIdx.x % 4 * 8;
-    const uint4* source = pointer<const uint4>(p.x + element * (p.x_is_bf16 != 0 ? 2 : 4));
-    const uint4 first = source[0];
-    word[0] = first.x;
-    word[1] = first.y;
-    word[2] = first.z;
-    word[3] = first.w;
-    if (p.x_is_bf16 != 0) return;
-    const uint4 second = source[1];
-    word[4] = second.x;
-    word[5] = second.y;
-    word[6] = second.z;
-    word[7] = second.w;
-  }
-  __device__ __forceinline__ void store(const PrefillParams& p, Stage& stage) const {
-    uint4 packed = make_uint4(word[0], word[1], word[2], word[3]);
-    if (p.x_is_bf16 == 0) {
-      const auto pair = [this](int i) { return pack_bf16(gpu::bits_to_float(word[2 * i]), gpu::bits_to_float(word[2 * i + 1])); };
-      packed = make_uint4(pair(0), pair(1), pair(2), pair(3));
-    }
-    *reinterpret_cast<uint4*>(stage.x + threadIdx.x / 4 * kStride + threadIdx.x % 4 * 8) = packed;
-  }
-};
-
-/// kChunk weights of one row on their way: thread t has row t / 2 of the tile, columns t % 2 * kChunk ...
-template <class Format>
-struct WeightLoad {
-  static constexpr uint32_t kWords = static_cast<uint32_t>(kChunk * 128 / Format::kVector / 32);
-  uint32_t word[kWords];
-  float scale;
-
-  __device__ __forceinline__ void load(const WeightParams& w, uint32_t n, uint32_t k, uint32_t in_features) {
-    const uint32_t column = k + threadIdx.x % 2 * kChunk;
-    const uint2* source = pointer<const uint2>(w.codes + Format::bytes(uint64_t{n} * in_features + column));
-#pragma unroll
-    for (uint32_t i = 0; i < kWords / 2; ++i) {
-      const uint2 two = __ldg(source + i);
-      word[2 * i] = two.x;
-      word[2 * i + 1] = two.y;
-    }
-    scale = Format::inner_scale(w, w.scale, n, column);
-  }
-  __device__ __forceinline__ void store(Stage& stage) const {
-    uint32_t packed[kChunk / 2];
-    constexpr uint32_t kWordsPerPart = kWords * Format::kPart / kChunk;
-#pragma unroll
-    for (uint32_t part = 0; part < kChunk / Format::kPart; ++part) {
-      Codes codes{};
-#pragma unroll
-      for (uint32_t i = 0; i < kWordsPerPart; ++i) codes.word[i] = word[part * kWordsPerPart + i];
-      float values[Format::kPart];
-      Format::decode(codes, 0, values);
-#pragma unroll
-      for (uint32_t i = 0; i < Format::kPart; i += 2) {
-        packed[(part * Format::kPart + i) / 2] =
-            Format::kScalesInside ? pack_bf16(values[i] * scale, values[i + 1] * scale) : pack_bf16(values[i], values[i + 1]);
-      }
-    }
-    auto* target = reinterpret_cast<uint4*>(stage.weight + threadIdx.x / 2 * kStride + threadIdx.x % 2 * kChunk);
-    target[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-    target[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
-  }
-};
-
-/// A warp's part of the result: kRowBlocks x kColumnBlocks blocks of 16 x 8.
-struct WarpSums {
-  float block[kRowBlocks][kColumnBlocks][4];
-
-  __device__ __forceinline__ void add(const Stage& stage) {
-    const uint32_t warp = threadIdx.x / kLanes;
-    const uint32_t lane = threadIdx.x % kLanes;
-    const uint32_t row = warp / kWarpsAcross * kWarpRows + lane / 4;
-    const uint32_t column = warp % kWarpsAcross * kWarpWeights + lane / 4;
-    const auto at = [lane](const uint16_t* tile, uint32_t r, uint32_t k) {
-      return *reinterpret_cast<const uint32_t*>(tile + r * kStride + k + lane % 4 * 2);
-    };
-#pragma unroll
-    for (uint32_t k = 0; k < kPrefillDepth; k += 16) {
-      uint32_t a[kRowBlocks][4];
-      uint32_t b[kColumnBlocks][2];
-#pragma unroll
-      for (uint32_t i = 0; i < kRowBlocks; ++i) {
-        a[i][0] = at(stage.x, row + i * 16, k);
-        a[i][1] = at(stage.x, row + i * 16 + 8, k);
-        a[i][2] = at(stage.x, row + i * 16, k + 8);
-        a[i][3] = at(stage.x, row + i * 16 + 8, k + 8);
-      }
-#pragma unroll
-      for (uint32_t j = 0; j < kColumnBlocks; ++j) {
-        b[j][0] = at(stage.weight, column + j * 8, k);
-        b[j][1] = at(stage.weight, column + j * 8, k + 8);
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kRowBlocks; ++i) {
-#pragma unroll
-        for (uint32_t j = 0; j < kColumnBlocks; ++j) multiply(block[i][j], a[i], b[j]);
-      }
-    }
-  }
-};
-
-/// Row `j` of a tile of weight rows: which of the two weights (0, 1) and which row of it. Gate and up alternate by eight, so that
-/// a warp has both of a column.
-template <bool kGated>
-__device__ __forceinline__ uint2 weight_row(uint32_t tile, uint32_t j) {
-  if constexpr (kGated) return make_uint2(j / 8 % 2, tile * (kPrefillColumns / 2) + j / 16 * 8 + j % 8);
-  return make_uint2(0, tile * kPrefillColumns + j);
+__device__ __forceinline__ float row_scale(const RowScales& s, uint32_t n) {
+  return s.scales == 0 ? 1.0F : gpu::load_float(s.scales, n / s.rows_per_scale, s.is_bf16 != 0);
+}
+/// Results of weight rows n and n + 1.
+__device__ __forceinline__ float2 scaled(const RowScales& s, uint32_t n, bool has_second, float2 values) {
+  if (s.scales == 0) return values;
+  return make_float2(values.x * row_scale(s, n), has_second ? values.y * row_scale(s, n + 1) : 0.0F);
 }
 
-template <class Format>
-__device__ __forceinline__ float outer_scale(const WeightParams& shape, const WeightParams& w, uint32_t n) {
-  return Format::outer_scale(shape, w.scale, w.global_scale, n);
-}
-
-template <class Format, bool kGated>
-__device__ __forceinline__ void store_sums(const PrefillParams& p, const WarpSums& sums) {
-  const uint32_t warp = threadIdx.x / kLanes;
-  const uint32_t lane = threadIdx.x % kLanes;
-#pragma unroll
-  for (uint32_t i = 0; i < kRowBlocks; ++i) {
-#pragma unroll
-    for (uint32_t j = 0; j < kColumnBlocks; j += kGated ? 2 : 1) {
-#pragma unroll
-      for (uint32_t e = 0; e < 4; ++e) {
-        const uint32_t row = blockIdx.y * kPrefillRows + warp / kWarpsAcross * kWarpRows + i * 16 + lane / 4 + e / 2 * 8;
-        const uint32_t in_tile = warp % kWarpsAcross * kWarpWeights + j * 8 + lane % 4 * 2 + e % 2;
-        const uint32_t n = weight_row<kGated>(blockIdx.x, in_tile).y;
-        if (row >= p.num_rows || n >= p.out_features) continue;
-        float value = sums.block[i][j][e] * outer_scale<Format>(p.weight, p.weight, n);
-        if constexpr (kGated) value = gpu::silu(value) * (sums.block[i][j + 1][e] * outer_scale<Format>(p.weight, p.second, n));
-        gpu::store_float(p.out, row * p.out_stride + n, value, p.out_is_bf16 != 0);
-      }
-    }
-  }
-}
-
-template <class Format, bool kGated>
-__global__ void __launch_bounds__(kPrefillThreads) prefill(const PrefillParams p) {
+template <class Shape, bool kGated>
+__global__ void __launch_bounds__(Shape::kThreads, 2) prefill(const PrefillParams p) {
   gpu::begin_kernel();
-  __shared__ alignas(16) Stage stages[2];
-  const uint32_t first_row = blockIdx.y * kPrefillRows;
-  const uint2 place = weight_row<kGated>(blockIdx.x, threadIdx.x / 2);
-  WeightParams w = p.weight;
-  if (place.x != 0) {
-    w.codes = p.second.codes;
-    w.scale = p.second.scale;
+  extern __shared__ __align__(1024) uint8_t stages[];
+  const uint32_t first_row = blockIdx.x * Shape::kRows;
+  const uint32_t first_column = blockIdx.y * (kGated ? Shape::kColumns / 2 : Shape::kColumns);
+  TileSums<Shape> sums{};
+  multiply_tiles<Shape>(shared_address(stages), activation_source<Shape>(p, first_row),
+                        weight_columns<Shape, kGated>(p, blockIdx.y), p.in_features / kTileDepth, sums);
+  // Calls use(column of the result, whether there is a next one) where there is such an element, and stores what it gives.
+  const auto store = [&](uint32_t row, uint32_t column, auto use) {
+    row += first_row;
+    column += first_column;
+    if (row >= p.num_rows || column >= p.out_features) return;
+    const bool has_second = column + 1 < p.out_features;
+    store_pair(p.out, row * p.out_stride + column, use(p.first_row + column, has_second), p.out_is_bf16 != 0, p.stores_pairs != 0,
+               has_second);
+  };
+  if constexpr (kGated) {
+    sums.for_each_gated_pair([&](uint32_t row, uint32_t column, float2 gates, float2 ups) {
+      store(row, column, [&](uint32_t n, bool has_second) {
+        const float2 gate = scaled(p.scales, n, has_second, gates);
+        const float2 up = scaled(p.second_scales, n, has_second, ups);
+        return make_float2(gpu::silu(gate.x) * up.x, gpu::silu(gate.y) * up.y);
+      });
+    });
+  } else {
+    sums.for_each_pair([&](uint32_t row, uint32_t column, float first, float second) {
+      store(row, column,
+            [&](uint32_t n, bool has_second) { return scaled(p.scales, n, has_second, make_float2(first, second)); });
+    });
   }
-  const uint32_t n = gpu::smaller(place.y, p.out_features - 1);
-  ActivationLoad x;
-  WeightLoad<Format> weight;
-  WarpSums sums{};
-  x.load(p, first_row, 0);
-  weight.load(w, n, 0, p.in_features);
-  uint32_t stage = 0;
-  for (uint32_t k = 0; k < p.in_features; k += kPrefillDepth) {
-    x.store(p, stages[stage]);
-    weight.store(stages[stage]);
-    __syncthreads();
-    if (k + kPrefillDepth < p.in_features) {
-      x.load(p, first_row, k + kPrefillDepth);
-      weight.load(w, n, k + kPrefillDepth, p.in_features);
+}
+
+/// The first of a thread's kConvertElements columns.
+__device__ __forceinline__ uint32_t converted_column() { return (blockIdx.x * kConvertThreads + threadIdx.x) * kConvertElements; }
+
+__device__ __forceinline__ void store_converted(uint64_t out, uint64_t element, const uint32_t (&packed)[kConvertElements / 2]) {
+  auto* target = pointer<uint4>(out + element * 2);
+  target[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+  target[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
+}
+
+__global__ void __launch_bounds__(kConvertThreads) prefill_round(const PrefillRoundParams p) {
+  gpu::begin_kernel();
+  const uint32_t column = converted_column();
+  if (column >= p.num_columns) return;
+  const auto* source = pointer<const float4>(p.x + (blockIdx.y * p.x_stride + column) * 4);
+  uint32_t packed[kConvertElements / 2];
+#pragma unroll
+  for (uint32_t i = 0; i < kConvertElements / 4; ++i) {
+    const float4 four = source[i];
+    packed[2 * i] = pack_bf16(four.x, four.y);
+    packed[2 * i + 1] = pack_bf16(four.z, four.w);
+  }
+  store_converted(p.out, uint64_t{blockIdx.y} * p.num_columns + column, packed);
+}
+
+/// kConvertElements weights share their inner scale.
+template <class Format>
+__global__ void __launch_bounds__(kConvertThreads) prefill_widen(const PrefillWidenParams p) {
+  gpu::begin_kernel();
+  constexpr uint32_t kWords = kConvertElements * 4 / Format::kVector;
+  constexpr uint32_t kWordsPerPart = kWords * Format::kPart / kConvertElements;
+  const uint32_t column = converted_column();
+  if (column >= p.in_features) return;
+  const uint32_t n = p.first_row + blockIdx.y;
+  const uint2* source = pointer<const uint2>(p.weight.codes + Format::bytes(uint64_t{n} * p.in_features + column));
+  uint32_t words[kWords];
+#pragma unroll
+  for (uint32_t i = 0; i < kWords / 2; ++i) {
+    const uint2 two = __ldg(source + i);
+    words[2 * i] = two.x;
+    words[2 * i + 1] = two.y;
+  }
+  float scale = Format::inner_scale(p.weight, p.weight.scale, n, column);
+  if (p.takes_row_scales != 0) scale *= Format::outer_scale(p.weight, p.weight.scale, p.weight.global_scale, n);
+  uint32_t packed[kConvertElements / 2];
+#pragma unroll
+  for (uint32_t part = 0; part < kConvertElements / Format::kPart; ++part) {
+    gpu::Codes codes{};
+#pragma unroll
+    for (uint32_t i = 0; i < kWordsPerPart; ++i) codes.word[i] = words[part * kWordsPerPart + i];
+    float values[Format::kPart];
+    Format::decode(codes, 0, values);
+#pragma unroll
+    for (uint32_t i = 0; i < Format::kPart; i += 2) {
+      packed[(part * Format::kPart + i) / 2] = pack_bf16(values[i] * scale, values[i + 1] * scale);
     }
-    sums.add(stages[stage]);
-    stage ^= 1;
   }
-  store_sums<Format, kGated>(p, sums);
+  store_converted(p.out, uint64_t{blockIdx.y} * p.in_features + column, packed);
+}
+
+__global__ void __launch_bounds__(kConvertThreads) prefill_gate(const PrefillGateParams p) {
+  gpu::begin_kernel();
+  const uint32_t column = (blockIdx.x * kConvertThreads + threadIdx.x) * 4;
+  if (column >= p.num_columns) return;
+  const uint64_t element = uint64_t{blockIdx.y} * p.num_columns + column;
+  const uint64_t target = blockIdx.y * p.out_stride + column;
+#pragma unroll
+  for (uint32_t pair = 0; pair < 4; pair += 2) {
+    const uint32_t n = p.first_row + column + pair;
+    const float2 gate = scaled(p.gate_scales, n, true, *pointer<const float2>(p.gate + (element + pair) * 4));
+    const float2 up = scaled(p.up_scales, n, true, *pointer<const float2>(p.up + (element + pair) * 4));
+    store_pair(p.out, target + pair, make_float2(gpu::silu(gate.x) * up.x, gpu::silu(gate.y) * up.y), p.out_is_bf16 != 0, true,
+               true);
+  }
+}
+
+template <class Shape, bool kGated>
+gpu::KernelEntry tile_entry(std::string name) {
+  gpu::KernelEntry entry = gpu::kernel_entry(std::move(name), prefill<Shape, kGated>, Shape::kThreads);
+  entry.large_group_memory = true;
+  return entry;
 }
 
 }  // namespace
-
-/// `format` names the format in kernel names: "bf16".
-template <class Format>
-void add_prefill_kernels(gpu::KernelList& list, const std::string& format) {
-  list.push_back(gpu::kernel_entry("prefill_linear_" + format, prefill<Format, false>, kPrefillThreads));
-  list.push_back(gpu::kernel_entry("prefill_silu_mul_" + format, prefill<Format, true>, kPrefillThreads));
-}
-
 }  // namespace foretoken::cuda
