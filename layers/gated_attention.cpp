@@ -41,7 +41,8 @@ void GatedAttentionLayer::forward(CommandList& cmd, const Tensor& x, const Layer
                                     .out = attention.reshape({rows, heads, head_dim}),
                                     .workspace = s_.attention_work,
                                     .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
-                                    .max_seq_len = step.view.max_seq_len});
+                                    .max_seq_len = step.view.max_seq_len,
+                                    .precision = step.precision});
   step.linear(cmd, attention, w_.o_proj, s_.mixed.rows(0, rows));
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "core/op_schema.h"
+#include "core/ops/linear.h"
 
 namespace foretoken {
 
@@ -13,8 +13,8 @@ struct OpCase;
 
 /// Row i of sequence b (rows query_start_loc[b] .. query_start_loc[b+1]) attends to the first
 /// seq_lens[b] - (rows of b) + i + 1 positions of its sequence. Rows past query_start_loc[B] are not computed and not written.
-/// Row-invariant: a row's bits depend on its own query and keys only. A split over the context depends on the row's own length
-/// only.
+/// Row-invariant at kExact: a row's bits depend on its own query and keys only. A split over the context depends on the row's own
+/// length only.
 struct GatedAttention {
   Tensor q;                // [T, Hq, D], normed and rotated
   Tensor q_gate;           // [T, Hq, 2*D]: the gate is the second half of each head
@@ -28,7 +28,8 @@ struct GatedAttention {
   Tensor out;              // [T, Hq, D]
   Tensor workspace;
   float scale = 1.0F;
-  int64_t max_seq_len = 0;  // bound of seq_lens in this shape bucket; sizes the launch
+  int64_t max_seq_len = 0;                              // bound of seq_lens in this shape bucket; sizes the launch
+  LinearPrecision precision = LinearPrecision::kExact;  // kBF16: queries, keys, values and shares may be rounded
 
   [[nodiscard]] std::array<const Tensor*, 11> operands() const {
     return {&q, &q_gate, &k_cache, &v_cache, &k_scale, &v_scale, &block_table, &seq_lens, &query_start_loc, &out, &workspace};

@@ -19,6 +19,7 @@ struct AttentionShape {
   DType gate_dtype = DType::kF32;  // of q_gate
   double query_sigma = 1.0;
   bool full_length = false;  // every sequence as long as the bucket allows
+  LinearPrecision precision = LinearPrecision::kExact;
 };
 
 /// The batch of one run: lengths, and blocks handed out in random order.
@@ -99,6 +100,7 @@ GatedAttention make(OperandMaker& maker, const AttentionShape& shape) {
   op.out = heads(maker, shape, shape.head_dim, {});
   op.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
   op.max_seq_len = shape.max_seq_len;
+  op.precision = shape.precision;
   return op;
 }
 
@@ -176,6 +178,48 @@ std::vector<OpCase<GatedAttention>> GatedAttention::cases() {
        .cache_dtype = kFp8Cache},
       {.num_sequences = 1, .num_rows = 3, .max_rows = 3, .max_seq_len = 200, .cache_dtype = kFp8Cache, .query_sigma = 6.0},
       {.num_sequences = 3, .num_rows = 12, .max_rows = 5, .max_seq_len = 90, .cache_dtype = kFp8Cache, .dtype = DType::kBF16},
+      {.num_sequences = 1,
+       .num_rows = 70,
+       .max_rows = 70,
+       .max_seq_len = 200,
+       .num_heads = 6,
+       .num_kv_heads = 1,
+       .precision = LinearPrecision::kBF16},
+      {.num_sequences = 3,
+       .num_rows = 90,
+       .max_rows = 50,
+       .max_seq_len = 150,
+       .num_heads = 4,
+       .cache_dtype = kFp8Cache,
+       .precision = LinearPrecision::kBF16},
+      {.num_sequences = 1,
+       .num_rows = 40,
+       .max_rows = 40,
+       .max_seq_len = 300,
+       .num_heads = 3,
+       .num_kv_heads = 1,
+       .head_dim = 128,
+       .block_size = 5,
+       .cache_dtype = kF32Cache,
+       .full_length = true,
+       .precision = LinearPrecision::kBF16},
+      {.num_sequences = 4,
+       .num_rows = 64,
+       .max_rows = 33,
+       .max_seq_len = 65,
+       .num_heads = 4,
+       .head_dim = 64,
+       .strided = true,
+       .precision = LinearPrecision::kBF16},
+      {.num_sequences = 1,
+       .num_rows = 33,
+       .max_rows = 33,
+       .max_seq_len = 64,
+       .num_heads = 2,
+       .num_kv_heads = 1,
+       .dtype = DType::kBF16,
+       .query_sigma = 3.0,
+       .precision = LinearPrecision::kBF16},
   };
   std::vector<OpCase<GatedAttention>> list;
   for (const AttentionShape& shape : kShapes) {
@@ -183,8 +227,10 @@ std::vector<OpCase<GatedAttention>> GatedAttention::cases() {
                              sized("_Hq", shape.num_heads) + sized("_Hkv", shape.num_kv_heads) + sized("_D", shape.head_dim) +
                              sized("_block", shape.block_size) + "_cache-" + std::string(to_string(shape.cache_dtype)) +
                              (shape.strided ? "_strided" : "") + (shape.query_sigma > 1.0 ? "_peaked" : "") +
-                             activation_suffix(shape.dtype);
-    list.push_back({.name = name, .make = [shape](OperandMaker& maker) { return make(maker, shape); }});
+                             (shape.precision == LinearPrecision::kBF16 ? "_prefill" : "") + activation_suffix(shape.dtype);
+    list.push_back({.name = name,
+                    .make = [shape](OperandMaker& maker) { return make(maker, shape); },
+                    .tolerance_override = shape.precision == LinearPrecision::kBF16 ? 1e-2 : 0.0});
   }
   return list;
 }

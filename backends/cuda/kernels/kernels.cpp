@@ -7,6 +7,7 @@ namespace foretoken::cuda {
 gpu::KernelList all_kernels() {
   gpu::KernelList list;
   add_attention_kernels(list);
+  add_attention_prefill_kernels(list);
   add_attention_split_kernels(list);
   add_delta_net_kernels(list);
   add_linear_combine_kernels(list);

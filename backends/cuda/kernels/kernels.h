@@ -6,6 +6,7 @@
 namespace foretoken::cuda {
 
 void add_attention_kernels(gpu::KernelList& list);
+void add_attention_prefill_kernels(gpu::KernelList& list);
 void add_attention_split_kernels(gpu::KernelList& list);
 void add_delta_net_kernels(gpu::KernelList& list);
 void add_linear_combine_kernels(gpu::KernelList& list);
