@@ -20,9 +20,12 @@ void Moe::forward(CommandList& cmd, const Tensor& x, const LayerStep& step, cons
                               .expert_offsets = s_.expert_offsets,
                               .expert_pairs = pairs,
                               .norm_topk_prob = dims_.norm_topk_prob});
-  ops::dispatch(
-      cmd,
-      MoeExpertsUp{.x = x, .gate_up = w_.gate_up_proj, .expert_offsets = s_.expert_offsets, .expert_pairs = pairs, .out = act});
+  ops::dispatch(cmd, MoeExpertsUp{.x = x,
+                                  .gate_up = w_.gate_up_proj,
+                                  .expert_offsets = s_.expert_offsets,
+                                  .expert_pairs = pairs,
+                                  .out = act,
+                                  .precision = step.precision});
   ops::dispatch(cmd, MoeExpertsDown{.act = act,
                                     .down = w_.down_proj,
                                     .topk_ids = topk_ids,
@@ -32,7 +35,8 @@ void Moe::forward(CommandList& cmd, const Tensor& x, const LayerStep& step, cons
                                     .shared = shared,
                                     .shared_gate = shared_gate,
                                     .out = out,
-                                    .workspace = s_.expert_work});
+                                    .workspace = s_.expert_work,
+                                    .precision = step.precision});
 }
 
 }  // namespace foretoken

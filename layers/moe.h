@@ -6,8 +6,7 @@
 
 namespace foretoken {
 
-/// Weights and scratch are views that must outlive it. Router and routed experts are exact at every precision; the shared expert
-/// follows the step.
+/// Weights and scratch are views that must outlive it. The router is exact at every precision, the experts follow the step.
 class Moe {
  public:
   Moe(const LayerDims& dims, const MoeWeights& weights, const LayerScratch& scratch)

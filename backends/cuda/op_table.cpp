@@ -11,6 +11,7 @@ namespace foretoken::cuda {
 OpTable make_op_table(const KernelModule& module, int device) {
   OpTable table;
   add_prefill_ops(table, module, device);  // before the exact ones: these take only what may be rounded to BF16
+  add_moe_prefill_ops(table, module);
   add_attention_prefill_ops(table, module);
   add_small_ops(table, module);
   add_stream_ops(table, module);

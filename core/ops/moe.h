@@ -5,8 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "core/linear_weight.h"
-#include "core/op_schema.h"
+#include "core/ops/linear.h"
 
 namespace foretoken {
 
@@ -29,13 +28,14 @@ struct MoeRoute {
   static std::vector<OpCase<MoeRoute>> cases();
 };
 
-/// out[t, s] = silu(gate_e x_t) * (up_e x_t) with e = topk_ids[t, s]. Row-invariant.
+/// out[t, s] = silu(gate_e x_t) * (up_e x_t) with e = topk_ids[t, s]. Row-invariant at kExact.
 struct MoeExpertsUp {
   Tensor x;               // [T, H]
   LinearWeight gate_up;   // [E, 2*I, H], gate rows first
   Tensor expert_offsets;  // [E+1] I32
   Tensor expert_pairs;    // [P] I32, P = T*k
   Tensor out;             // [T, k, I]
+  LinearPrecision precision = LinearPrecision::kExact;
 
   [[nodiscard]] std::array<const Tensor*, 7> operands() const {
     return {&x, &gate_up.weight, &gate_up.scale, &gate_up.global_scale, &expert_offsets, &expert_pairs, &out};
@@ -45,7 +45,7 @@ struct MoeExpertsUp {
   static std::vector<OpCase<MoeExpertsUp>> cases();
 };
 
-/// out[t] = sum_s topk_weights[t, s] * down_e act[t, s]  (+ sigmoid(shared_gate[t]) * shared[t]). Row-invariant.
+/// out[t] = sum_s topk_weights[t, s] * down_e act[t, s]  (+ sigmoid(shared_gate[t]) * shared[t]). Row-invariant at kExact.
 struct MoeExpertsDown {
   Tensor act;             // [T, k, I]
   LinearWeight down;      // [E, H, I]
@@ -57,6 +57,7 @@ struct MoeExpertsDown {
   Tensor shared_gate;     // [T, 1] F32, before the sigmoid
   Tensor out;             // [T, H]
   Tensor workspace;
+  LinearPrecision precision = LinearPrecision::kExact;
 
   [[nodiscard]] std::array<const Tensor*, 12> operands() const {
     return {&act,    &down.weight, &down.scale, &down.global_scale, &topk_ids, &topk_weights, &expert_offsets, &expert_pairs,

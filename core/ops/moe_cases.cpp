@@ -14,6 +14,7 @@ struct MoeShape {
   bool strided = false;
   DType dtype = DType::kF32;
   bool crowded = false;  // every row picks the same experts
+  LinearPrecision precision = LinearPrecision::kExact;
   bool f32_out = false;  // whatever the activations are
 };
 
@@ -88,13 +89,22 @@ constexpr MoeShape kShapes[] = {
     bf16_rows(8, 32, 8, 288, 96, kNvfp4),
     bf16_rows(3, 16, 5, 640, 224, kNvfp4G2, true),
     bf16_rows(18, 8, 2, 256, 128, kNvfp4G2, false, true),
+    {40, 16, 4, 128, 64, kBF16Weight, false, DType::kBF16, false, LinearPrecision::kBF16},
+    {100, 8, 2, 192, 128, kBF16Weight, true, DType::kBF16, false, LinearPrecision::kBF16},
+    {70, 16, 2, 320, 64, kBF16Weight, false, DType::kBF16, true, LinearPrecision::kBF16},
+    {200, 4, 2, 128, 192, kBF16Weight, false, DType::kBF16, false, LinearPrecision::kBF16},
+    {33, 8, 2, 64, 64, kBF16Weight, false, DType::kF32, false, LinearPrecision::kBF16},
+    {33, 8, 2, 256, 64, kFp8Block, false, DType::kBF16, false, LinearPrecision::kBF16},
+    {60, 8, 4, 192, 128, kFp8RowBF16, true, DType::kBF16, false, LinearPrecision::kBF16},
+    {45, 4, 2, 128, 64, kNvfp4G2, false, DType::kBF16, false, LinearPrecision::kBF16},
 };
 
 std::string name_of(const MoeShape& shape) {
   using namespace case_parts;
   return sized("T", shape.num_tokens) + sized("_E", shape.num_experts) + sized("_k", shape.top_k) +
          sized("_H", shape.hidden_size) + sized("_I", shape.intermediate_size) + "_" + name_of(shape.weight) +
-         (shape.strided ? "_strided" : "") + (shape.crowded ? "_crowded" : "") + (shape.f32_out ? "_out-f32" : "") +
+         (shape.strided ? "_strided" : "") + (shape.crowded ? "_crowded" : "") +
+         (shape.precision == LinearPrecision::kBF16 ? "_prefill" : "") + (shape.f32_out ? "_out-f32" : "") +
          activation_suffix(shape.dtype);
 }
 
@@ -138,6 +148,7 @@ MoeExpertsUp make_up(OperandMaker& maker, const MoeShape& shape) {
   op.expert_offsets = maker.input(DType::kI32, {shape.num_experts + 1}, case_parts::listed(route.expert_offsets));
   op.expert_pairs = maker.input(DType::kI32, {shape.num_tokens * shape.top_k}, case_parts::listed(route.expert_pairs));
   op.out = maker.output(out_dtype(shape), {shape.num_tokens, shape.top_k, shape.intermediate_size});
+  op.precision = shape.precision;
   return op;
 }
 
@@ -157,8 +168,12 @@ MoeExpertsDown make_down(OperandMaker& maker, const MoeShape& shape, bool with_s
                                    : maker.input(DType::kF32, {shape.num_tokens, 1}, fill::normal(1.0));
   }
   op.out = rows_of(maker, shape, {});
+  op.precision = shape.precision;
   return op;
 }
+
+/// What rounding the activations to BF16 may cost.
+double tolerance_of(const MoeShape& shape) { return shape.precision == LinearPrecision::kBF16 ? 1e-2 : 0.0; }
 
 /// Multiples of 1/16: far enough apart that float32 and float64 rank them alike, with many exact ties.
 Fill stepped_logits(int64_t steps) {
@@ -210,7 +225,9 @@ std::vector<OpCase<MoeRoute>> MoeRoute::cases() {
 std::vector<OpCase<MoeExpertsUp>> MoeExpertsUp::cases() {
   std::vector<OpCase<MoeExpertsUp>> list;
   for (const MoeShape& shape : kShapes) {
-    list.push_back({.name = name_of(shape), .make = [shape](OperandMaker& maker) { return make_up(maker, shape); }});
+    list.push_back({.name = name_of(shape),
+                    .make = [shape](OperandMaker& maker) { return make_up(maker, shape); },
+                    .tolerance_override = tolerance_of(shape)});
   }
   return list;
 }
@@ -220,7 +237,8 @@ std::vector<OpCase<MoeExpertsDown>> MoeExpertsDown::cases() {
   for (const MoeShape& shape : kShapes) {
     for (const bool with_shared : {true, false}) {
       list.push_back({.name = name_of(shape) + (with_shared ? "_shared" : ""),
-                      .make = [shape, with_shared](OperandMaker& maker) { return make_down(maker, shape, with_shared); }});
+                      .make = [shape, with_shared](OperandMaker& maker) { return make_down(maker, shape, with_shared); },
+                      .tolerance_override = tolerance_of(shape)});
     }
   }
   return list;

@@ -16,6 +16,7 @@ gpu::KernelList all_kernels() {
   add_bf16_moe_kernels(list);
   add_fp8_moe_kernels(list);
   add_nvfp4_moe_kernels(list);
+  add_moe_prefill_kernels(list);
   add_norm_kernels(list);
   add_prefill_kernels(list);
   add_quantize_kernels(list);

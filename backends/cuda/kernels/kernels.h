@@ -15,6 +15,7 @@ void add_moe_route_kernels(gpu::KernelList& list);
 void add_bf16_moe_kernels(gpu::KernelList& list);
 void add_fp8_moe_kernels(gpu::KernelList& list);
 void add_nvfp4_moe_kernels(gpu::KernelList& list);
+void add_moe_prefill_kernels(gpu::KernelList& list);
 void add_norm_kernels(gpu::KernelList& list);
 void add_prefill_kernels(gpu::KernelList& list);
 void add_quantize_kernels(gpu::KernelList& list);
