@@ -38,6 +38,7 @@ void GatedDeltaNetLayer::forward(CommandList& cmd, const Tensor& x, const LayerS
                                     .z = z.reshape(heads),
                                     .norm = w_.norm,
                                     .out = delta.reshape(heads),
+                                    .workspace = step.linear_workspace(),
                                     .eps = dims_.rms_norm_eps,
                                     .update = step.update,
                                     .precision = step.precision});

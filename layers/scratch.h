@@ -18,6 +18,7 @@ struct LayerDims {
   int64_t rotary_dim = 0;
   int64_t conv_channels = 0;
   int64_t linear_num_value_heads = 0;
+  int64_t linear_key_head_dim = 0;
   int64_t linear_value_head_dim = 0;
   int64_t intermediate_size = 0;  // dense feed-forward
   int64_t num_experts = 0;

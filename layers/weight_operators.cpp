@@ -18,6 +18,21 @@ Tensor input(const PassKind& pass, const LinearWeight& w) {
 }
 Tensor output(const PassKind& pass, const LinearWeight& w) { return f32({pass.rows, w.out_features()}); }
 
+/// The delta rule of a prefill pass: it reads no weight, but shares the workspace of the linear layers.
+GatedDeltaRule delta_rule_over(const LayerDims& dims, int64_t rows) {
+  const int64_t heads = dims.linear_num_value_heads;
+  const Shape values{rows, heads, dims.linear_value_head_dim};
+  GatedDeltaRule op;
+  op.qkv = f32({rows, dims.conv_channels});
+  op.b = op.a = f32({rows, heads});
+  op.state = f32({1, heads, dims.linear_key_head_dim, dims.linear_value_head_dim});
+  op.z = f32(values);
+  op.norm = f32({dims.linear_value_head_dim});
+  op.out = Tensor::shape_only(dims.activation_dtype, values);
+  op.precision = LinearPrecision::kBF16;
+  return op;
+}
+
 }  // namespace
 
 Linear linear_over(const LinearWeight& w, const PassKind& pass) {
@@ -48,15 +63,16 @@ LinearSiluMul linear_silu_mul_over(const MlpWeights& w, const PassKind& pass) {
           .precision = pass.precision};
 }
 
-MoeExpertsUp experts_up_over(const LayerDims& dims, const LinearWeight& gate_up, int64_t rows) {
+MoeExpertsUp experts_up_over(const LayerDims& dims, const LinearWeight& gate_up, int64_t rows, LinearPrecision precision) {
   return {.x = Tensor::shape_only(dims.activation_dtype, {rows, dims.hidden_size}),
           .gate_up = gate_up,
           .expert_offsets = i32({dims.num_experts + 1}),
           .expert_pairs = i32({rows * dims.num_experts_per_tok}),
-          .out = Tensor::shape_only(dims.activation_dtype, {rows, dims.num_experts_per_tok, dims.moe_intermediate_size})};
+          .out = Tensor::shape_only(dims.activation_dtype, {rows, dims.num_experts_per_tok, dims.moe_intermediate_size}),
+          .precision = precision};
 }
 
-MoeExpertsDown experts_down_over(const LayerDims& dims, const LinearWeight& down, int64_t rows) {
+MoeExpertsDown experts_down_over(const LayerDims& dims, const LinearWeight& down, int64_t rows, LinearPrecision precision) {
   const int64_t slots = dims.num_experts_per_tok;
   return {.act = Tensor::shape_only(dims.activation_dtype, {rows, slots, dims.moe_intermediate_size}),
           .down = down,
@@ -67,7 +83,8 @@ MoeExpertsDown experts_down_over(const LayerDims& dims, const LinearWeight& down
           .shared = f32({rows, dims.hidden_size}),
           .shared_gate = f32({rows, 1}),
           .out = f32({rows, dims.hidden_size}),
-          .workspace = {}};
+          .workspace = {},
+          .precision = precision};
 }
 
 std::string describe_weight(std::string_view name, const LinearWeight& w) {
@@ -120,10 +137,10 @@ size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, const
 }
 
 size_t prefill_workspace_bytes(const OpTable& table, const LayerDims& dims, const DecoderLayerWeights& layer, int64_t rows) {
-  size_t bytes = 0;
+  size_t bytes = layer.linear_attn ? ops::workspace_bytes(table, delta_rule_over(dims, rows)) : 0;
   for_each_weight_operator(dims, layer, rows, LinearPrecision::kBF16, [&](const std::string& /*weights*/, const auto& op) {
     // Experts have a workspace of their own, see LayerScratch.
-    if constexpr (requires { op.precision; }) bytes = std::max(bytes, ops::workspace_bytes(table, op));
+    if constexpr (!requires { op.expert_pairs; }) bytes = std::max(bytes, ops::workspace_bytes(table, op));
   });
   return bytes;
 }

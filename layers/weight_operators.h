@@ -24,8 +24,10 @@ struct PassKind {
 [[nodiscard]] LinearGroup linear_group_over(std::initializer_list<LinearWeight> weights, const PassKind& pass);
 [[nodiscard]] LinearArgmax linear_argmax_over(const LinearWeight& w, const PassKind& pass);
 [[nodiscard]] LinearSiluMul linear_silu_mul_over(const MlpWeights& w, const PassKind& pass);
-[[nodiscard]] MoeExpertsUp experts_up_over(const LayerDims& dims, const LinearWeight& gate_up, int64_t rows);
-[[nodiscard]] MoeExpertsDown experts_down_over(const LayerDims& dims, const LinearWeight& down, int64_t rows);
+[[nodiscard]] MoeExpertsUp experts_up_over(const LayerDims& dims, const LinearWeight& gate_up, int64_t rows,
+                                           LinearPrecision precision);
+[[nodiscard]] MoeExpertsDown experts_down_over(const LayerDims& dims, const LinearWeight& down, int64_t rows,
+                                               LinearPrecision precision);
 
 /// "q_proj (bf16)".
 [[nodiscard]] std::string describe_weight(std::string_view name, const LinearWeight& w);
@@ -66,8 +68,8 @@ void for_each_weight_operator(const LayerDims& dims, const DecoderLayerWeights& 
   if (const auto& w = layer.moe) {
     group(exact, {w->gate, w->shared_expert_gate}, {"gate", "shared_expert_gate"});
     feed_forward(w->shared_expert);
-    visit(describe_weight("experts.gate_up_proj", w->gate_up_proj), experts_up_over(dims, w->gate_up_proj, rows));
-    visit(describe_weight("experts.down_proj", w->down_proj), experts_down_over(dims, w->down_proj, rows));
+    visit(describe_weight("experts.gate_up_proj", w->gate_up_proj), experts_up_over(dims, w->gate_up_proj, rows, precision));
+    visit(describe_weight("experts.down_proj", w->down_proj), experts_down_over(dims, w->down_proj, rows, precision));
   }
 }
 
@@ -91,7 +93,7 @@ void require_lm_head(const GpuBackend& backend, std::string_view where, const Li
 /// Scratch bytes that a linear layer needs in a pass.
 [[nodiscard]] size_t linear_workspace_bytes(const OpTable& table, const LinearWeight& w, const PassKind& pass);
 
-/// Scratch bytes that any linear layer of `layer` needs in a pass of `rows` rows at kBF16.
+/// Scratch bytes that any linear layer of `layer`, or its delta rule, needs in a pass of `rows` rows at kBF16.
 [[nodiscard]] size_t prefill_workspace_bytes(const OpTable& table, const LayerDims& dims, const DecoderLayerWeights& layer,
                                              int64_t rows);
 

@@ -36,6 +36,7 @@ LayerDims layer_dims(const ModelConfig& config, DType activation_dtype) {
           .rotary_dim = config.rotary_dim(),
           .conv_channels = config.conv_channels(),
           .linear_num_value_heads = config.linear_num_value_heads,
+          .linear_key_head_dim = config.linear_key_head_dim,
           .linear_value_head_dim = config.linear_value_head_dim,
           .intermediate_size = config.is_moe() ? 0 : config.intermediate_size,
           .num_experts = config.num_experts,

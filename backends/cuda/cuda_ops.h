@@ -12,6 +12,7 @@ enum class ExpertFormats : uint8_t { kNvfp4, kBF16AndFp8 };
 /// linear, linear_group and linear_silu_mul in prefill. `device` is where a library of the vendor makes its plans.
 void add_prefill_ops(OpTable& table, const KernelModule& module, int device);
 void add_attention_prefill_ops(OpTable& table, const KernelModule& module);                  // gated_attention
+void add_delta_chunk_ops(OpTable& table, const KernelModule& module);                        // gated_delta_rule
 void add_moe_prefill_ops(OpTable& table, const KernelModule& module);                        // moe_experts_up, moe_experts_down
 void add_attention_split_ops(OpTable& table, const KernelModule& module);                    // few rows, queries in BF16
 void add_moe_route_ops(OpTable& table, const KernelModule& module);                          // few rows

@@ -13,6 +13,7 @@ OpTable make_op_table(const KernelModule& module, int device) {
   add_prefill_ops(table, module, device);  // before the exact ones: these take only what may be rounded to BF16
   add_moe_prefill_ops(table, module);
   add_attention_prefill_ops(table, module);
+  add_delta_chunk_ops(table, module);
   add_small_ops(table, module);
   add_stream_ops(table, module);
   add_stream_argmax_ops(table, module);

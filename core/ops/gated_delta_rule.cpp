@@ -84,6 +84,7 @@ const OpSchema& GatedDeltaRule::schema() {
                                      .optional()
                                      .out("out", {"T", "nv", "dv"}, kActivationDtypes)
                                      .strided()
+                                     .workspace("workspace")
                                      .tolerance(DType::kF32, 1e-5)
                                      .tolerance(DType::kBF16, 1e-2);
   return schema;

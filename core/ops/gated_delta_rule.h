@@ -63,14 +63,15 @@ struct GatedDeltaRule {
   Tensor z;                // [T, nv, dv]; absent: out = o, without the gated norm
   Tensor norm;             // [dv] F32, there when z is
   Tensor out;              // [T, nv, dv]
+  Tensor workspace{};
   float eps = 1e-6F;
   StateUpdate update = StateUpdate::kInPlace;
   LinearPrecision precision = LinearPrecision::kExact;  // kBF16: queries, keys and the state as a factor may be rounded
 
-  [[nodiscard]] std::array<const Tensor*, 15> operands() const {
+  [[nodiscard]] std::array<const Tensor*, 16> operands() const {
     return {&qkv,         &b,          &a,     &A_log,      &dt_bias,      &query_start_loc,
             &state_slots, &num_commit, &state, &key_record, &delta_record, &decay_record,
-            &z,           &norm,       &out};
+            &z,           &norm,       &out,   &workspace};
   }
   [[nodiscard]] int64_t num_key_heads() const { return (qkv.dim(1) - state.dim(1) * state.dim(3)) / (2 * state.dim(2)); }
   void validate() const;

@@ -9,6 +9,7 @@ gpu::KernelList all_kernels() {
   add_attention_kernels(list);
   add_attention_prefill_kernels(list);
   add_attention_split_kernels(list);
+  add_delta_chunk_kernels(list);
   add_delta_net_kernels(list);
   add_linear_combine_kernels(list);
   add_moe_kernels(list);

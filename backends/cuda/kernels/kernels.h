@@ -8,6 +8,7 @@ namespace foretoken::cuda {
 void add_attention_kernels(gpu::KernelList& list);
 void add_attention_prefill_kernels(gpu::KernelList& list);
 void add_attention_split_kernels(gpu::KernelList& list);
+void add_delta_chunk_kernels(gpu::KernelList& list);
 void add_delta_net_kernels(gpu::KernelList& list);
 void add_linear_combine_kernels(gpu::KernelList& list);
 void add_moe_kernels(gpu::KernelList& list);
