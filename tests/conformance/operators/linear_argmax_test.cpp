@@ -130,7 +130,9 @@ class HeadOnDevice {
   Head head_;
 };
 
-void expect_first_largest(GpuBackend& backend, DType activations, WeightFormat format, int64_t out_features) {
+/// Returns whether the logits of a row differ: sums of the same products in another order were rounded differently. Where a
+/// device adds these products without rounding, the case shows nothing about bits.
+bool expect_first_largest(GpuBackend& backend, DType activations, WeightFormat format, int64_t out_features) {
   SCOPED_TRACE(std::string(to_string(format)) + ", " + std::to_string(out_features) + " rows of weights");
   HeadOnDevice device(backend, activations, format, out_features);
   const std::vector<float> logits = device.logits();
@@ -147,7 +149,6 @@ void expect_first_largest(GpuBackend& backend, DType activations, WeightFormat f
     expected_ids.push_back(static_cast<int32_t>(best - of_row.begin()));
     expected_logprobs.push_back(static_cast<float>(-std::log(sum)));
   }
-  EXPECT_TRUE(rounded) << "all logits of every row are equal: the case shows nothing";
   const Best found = device.best(0, kRows);
   EXPECT_EQ(found.ids, expected_ids);
   for (size_t row = 0; row < expected_logprobs.size(); ++row) EXPECT_NEAR(found.logprobs[row], expected_logprobs[row], 1e-4);
@@ -156,13 +157,16 @@ void expect_first_largest(GpuBackend& backend, DType activations, WeightFormat f
     EXPECT_EQ(alone.ids.front(), found.ids[static_cast<size_t>(row)]) << "row " << row << " alone";
     EXPECT_EQ(alone.logprobs.front(), found.logprobs[static_cast<size_t>(row)]) << "row " << row << " alone";
   }
+  return rounded;
 }
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4};
 
 TEST(LinearArgmaxBits, AreThoseOfLinearOnTheCpu) {
   const auto backend = BackendRegistry::instance().open("cpu", {.num_threads = 3});
-  for (const WeightFormat format : kFormats) expect_first_largest(*backend, DType::kF32, format, 1000);
+  for (const WeightFormat format : kFormats) {
+    EXPECT_TRUE(expect_first_largest(*backend, DType::kF32, format, 1000)) << "the case shows nothing";
+  }
 }
 
 TEST(LinearArgmaxBits, AreThoseOfLinearOnTheSelectedDevice) {
@@ -170,9 +174,13 @@ TEST(LinearArgmaxBits, AreThoseOfLinearOnTheSelectedDevice) {
   if (selected == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
   const auto backend = BackendRegistry::instance().open(selected);
   for (const DType activations : backend->capabilities().activation_dtypes) {
-    for (const WeightFormat format : kFormats) {
-      // A small weight, and one that kernels for large ones take.
-      for (const int64_t out_features : {1000, 16001}) expect_first_largest(*backend, activations, format, out_features);
+    // A small weight, and one that kernels for large ones take.
+    for (const int64_t out_features : {1000, 16001}) {
+      bool rounded = false;
+      for (const WeightFormat format : kFormats) {
+        rounded = expect_first_largest(*backend, activations, format, out_features) || rounded;
+      }
+      EXPECT_TRUE(rounded) << "the cases show nothing";
     }
   }
 }
