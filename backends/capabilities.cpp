@@ -33,9 +33,10 @@ void Capabilities::require_storable(WeightFormat format, std::string_view what, 
 }
 
 DType Capabilities::activation_dtype(std::optional<DType> asked) const {
+  if (activation_dtypes.empty() && asked.value_or(DType::kF32) == DType::kF32) return DType::kF32;
   if (!asked) return activation_dtypes.front();
   if (std::ranges::find(activation_dtypes, *asked) != activation_dtypes.end()) return *asked;
-  std::string known;
+  std::string known = activation_dtypes.empty() ? std::string(to_string(DType::kF32)) : "";
   for (const DType dtype : activation_dtypes) known.append(known.empty() ? "" : ", ").append(to_string(dtype));
   throw Error(ErrorCode::kUnsupported, {.what = device_name + " has no linear layers for such activations",
                                         .expected = known,

@@ -98,7 +98,6 @@ TEST_F(CacheMemory, AFreshStateSlotIsZeroAlsoAfterUse) {
                                         .num_slots = 2,
                                         .max_record_rows = 4,
                                         .conv_channels = 8,
-                                        .num_key_heads = 1,
                                         .num_value_heads = 2,
                                         .key_head_dim = 4,
                                         .value_head_dim = 4});

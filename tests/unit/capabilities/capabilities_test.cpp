@@ -47,6 +47,14 @@ TEST(Capabilities, RefuseWithDeviceReasonAndTheFormatsThatWork) {
   }
 }
 
+TEST(Capabilities, ListNoActivationsAndTakeFloat32) {
+  Capabilities device = some_device();
+  device.activation_dtypes = {};
+  EXPECT_EQ(device.activation_dtype(std::nullopt), DType::kF32);
+  EXPECT_EQ(device.activation_dtype(DType::kF32), DType::kF32);
+  EXPECT_THROW(static_cast<void>(device.activation_dtype(DType::kBF16)), Error);
+}
+
 TEST(Capabilities, TakeTheBestActivationsUnlessOthersAreAskedFor) {
   Capabilities device = some_device();
   device.activation_dtypes = {DType::kBF16, DType::kF32};
