@@ -8,8 +8,9 @@
 //   b[0], b[1]  column g, k = 8t ... and k = 32 + 8t ...
 //   c[0 .. 3]   row g, columns 2t and 2t + 1; row g + 8, columns 2t and 2t + 1
 // and the four scales of a row or column are the bytes of one register, k = 0 first: for a that of the lanes with t = 0 (row g)
-// and t = 1 (row g + 8), for b that of the lanes with t = 0 (column g), when the selectors are 0. PTX ISA, "Matrix Fragments for
-// mma.m16n8k64" and "Block Scaling for mma.sync".
+// and t = 1 (row g + 8), for b that of the lanes with t = 0 (column g), when the selectors are 0. The fragments are those of
+// the PTX ISA, "Matrix Fragments for mma.m16n8k64"; the lanes and the byte order of the scales follow from how CUTLASS and Triton
+// lay them out, and no device has confirmed them yet.
 //
 // A group of 16 elements x is s * (d0 + d1 / 8 + d2 / 64 + ...): s a power of two that puts the largest magnitude into [2, 4), d
 // the nearest E2M1 of what is left. Up to 4, E2M1 has steps of 1 at most, so each term leaves half a step of 1, which the next
