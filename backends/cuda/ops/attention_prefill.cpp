@@ -4,27 +4,20 @@
 
 #include "backends/cuda/cuda_ops.h"
 #include "backends/cuda/kernels/attention_prefill_params.h"
+#include "backends/gpu/ops/attention.h"
 #include "backends/gpu/ops/operands.h"
 #include "core/ops/gated_attention.h"
 
 namespace foretoken::cuda {
 namespace {
 
-using gpu::CacheFormat;
+using gpu::cache_format;
 using gpu::extent;
 using gpu::is_bf16;
 using gpu::stride;
 
 /// Up to this many rows the exact kernels have work groups enough only where they share the context.
 constexpr int64_t kFewRows = 32;
-
-CacheFormat cache_format(const Tensor& cache) {
-  switch (cache.dtype()) {
-    case DType::kBF16: return CacheFormat::kBF16;
-    case DType::kE4M3: return CacheFormat::kE4M3;
-    default: return CacheFormat::kF32;
-  }
-}
 
 /// Whether vectors of 16 bytes, of caches of one byte 8, can be read and written.
 bool is_aligned(const Tensor& tensor) {

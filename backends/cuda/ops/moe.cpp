@@ -2,13 +2,12 @@
 #include "core/ops/moe.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "backends/cuda/cuda_ops.h"
 #include "backends/cuda/kernels/moe_params.h"
 #include "backends/cuda/ops/weight_units.h"
-#include "backends/gpu/moe_params.h"
+#include "backends/gpu/ops/moe.h"
 #include "backends/gpu/ops/weights.h"
 
 namespace foretoken::cuda {
@@ -16,6 +15,7 @@ namespace {
 
 using gpu::ceil_div;
 using gpu::extent;
+using gpu::FormatKernels;
 using gpu::stride;
 
 /// Warps that share a row of gate_up: so many that the experts of one row of x keep the device busy. It decides the order of
@@ -30,22 +30,6 @@ uint32_t slice_bits_of(const LinearWeight& gate_up) {
 /// Bytes from one row of x to the next in group memory: whole units, and what keeps neighbours apart.
 uint32_t x_row_bytes(const LinearWeight& w) { return num_units(w) * unit_elements(w) * 2 + kRowPadBytes; }
 
-/// A kernel for each weight format but F32, which BF16 would round.
-template <class Params>
-class FormatKernels {
- public:
-  FormatKernels(const KernelModule& module, const std::string& prefix, const std::string& suffix = "") {
-    for (const WeightFormat format : kFormats) {
-      kernels_[static_cast<size_t>(format)] = module.resolve<Params>(prefix + gpu::kernel_suffix(format) + suffix);
-    }
-  }
-  [[nodiscard]] const Kernel<Params>& get(WeightFormat format) const { return kernels_[static_cast<size_t>(format)]; }
-
- private:
-  static constexpr std::array kFormats{WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4};
-  std::array<Kernel<Params>, 5> kernels_;
-};
-
 /// Of rows of x: what every device with tensor cores for BF16 has, with some to spare.
 constexpr uint32_t kMostRowBytes = 80 << 10;
 
@@ -58,9 +42,7 @@ Availability accepts(ExpertFormats formats, const LinearWeight& w, const Tensor&
   if (w.format == WeightFormat::kFp8Block && (w.block_rows % kExpertTileRows != 0 || matrix_rows % kExpertTileRows != 0)) {
     return Availability::no("blocks and matrices of a multiple of " + std::to_string(kExpertTileRows) + " rows");
   }
-  if (!gpu::is_aligned(w, x)) {
-    return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
-  }
+  if (const Availability aligned = gpu::has_whole_vectors(w, x); !aligned) return aligned;
   if (rows * x_row_bytes(w) > kMostRowBytes) return Availability::no("shorter rows of activations");
   return Availability::yes();
 }
@@ -137,13 +119,6 @@ void add_moe_experts_up(OpTable& table, const KernelModule& module, ExpertFormat
       [formats](const MoeExpertsUp& op) { return accepts(formats, op.gate_up, op.x, op.gate_up.out_features() / 2, 8); });
 }
 
-/// The products of the pairs, [T, k, H] F32, where they are joined by a kernel of their own.
-size_t products_bytes(const MoeExpertsDown& op) {
-  return size_t{extent(op.act, 0)} * extent(op.act, 1) * extent(op.out, 1) * sizeof(float);
-}
-
-Tensor pairs_of(const MoeExpertsDown& op) { return op.act.reshape({op.act.dim(0) * op.act.dim(1), op.act.dim(2)}); }
-
 class DownKernels {
  public:
   explicit DownKernels(const KernelModule& module)
@@ -195,24 +170,11 @@ class DownKernels {
 
   void launch_apart(CommandList& cmd, const MoeExpertsDown& op) const {
     const std::vector<Access> accesses = accesses_of(op);
-    const Tensor pairs = pairs_of(op);
-    MoeTileParams params = tile_params(op.down, pairs, op.expert_offsets, op.expert_pairs);
-    params.out = checked_workspace("moe_experts_down", op.workspace, products_bytes(op));
+    MoeTileParams params = tile_params(op.down, gpu::pairs_of(op), op.expert_offsets, op.expert_pairs);
+    params.out = checked_workspace("moe_experts_down", op.workspace, gpu::products_bytes(op));
     params.out_features = extent(op.out, 1);
     products_.get(op.down.format)(cmd, tile_grid(params, std::min(extent(op.act, 0), 16U)), params, accesses);
-    const gpu::MoeJoinParams join{.products = params.out,
-                                  .topk_weights = op.topk_weights.address(),
-                                  .shared = op.shared.address(),
-                                  .shared_gate = op.shared_gate.address(),
-                                  .out = op.out.address(),
-                                  .shared_stride = stride(op.shared),
-                                  .shared_gate_stride = stride(op.shared_gate),
-                                  .out_stride = stride(op.out),
-                                  .top_k = extent(op.act, 1),
-                                  .hidden_size = params.out_features,
-                                  .shared_is_bf16 = op.shared ? gpu::is_bf16(op.shared) : 0U,
-                                  .out_is_bf16 = gpu::is_bf16(op.out)};
-    join_(cmd, Grid{ceil_div(params.out_features, gpu::kJoinThreads), extent(op.out, 0)}, join, accesses);
+    gpu::launch_join(cmd, op, params.out, join_, accesses);
   }
 
   FormatKernels<MoeDownParams> together_;
@@ -224,12 +186,10 @@ void add_moe_experts_down(OpTable& table, const KernelModule& module, ExpertForm
   table.add<MoeExpertsDown>(
       "tensor cores", [kernels = DownKernels(module)](CommandList& cmd, const MoeExpertsDown& op) { kernels.launch(cmd, op); },
       [formats](const MoeExpertsDown& op) {
-        if (op.shared.is_absent() != op.shared_gate.is_absent()) {
-          return Availability::no("shared and shared_gate must be given together");
-        }
-        return accepts(formats, op.down, pairs_of(op), op.down.out_features(), 16);
+        const Availability shared = gpu::has_whole_shared(op);
+        return shared ? accepts(formats, op.down, gpu::pairs_of(op), op.down.out_features(), 16) : shared;
       },
-      products_bytes);
+      gpu::products_bytes);
 }
 
 }  // namespace

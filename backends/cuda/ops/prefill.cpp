@@ -109,9 +109,7 @@ Availability accepts_both(const Projection& p) {
   for (const LinearWeight* w : {&p.weight, p.up}) {
     if (w == nullptr) continue;
     if (w->format == WeightFormat::kF32) return Availability::no("F32 weights would be rounded");
-    if (!gpu::is_aligned(*w, p.x)) {
-      return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
-    }
+    if (const Availability aligned = gpu::has_whole_vectors(*w, p.x); !aligned) return aligned;
   }
   if (p.weight.in_features() % kPrefillDepth != 0) return Availability::no("rows of a multiple of 64 weights");
   const int64_t few = p.is_quantised() ? kFewRowsOfCodes : kFewRows;

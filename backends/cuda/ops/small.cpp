@@ -72,7 +72,7 @@ struct SmallLaunch {
 class SmallKernels {
  public:
   SmallKernels(const KernelModule& module, const std::string& name) {
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormat format : gpu::kTensorCoreFormats) {
       const std::string prefix = name + "_" + gpu::kernel_suffix(format);
       formats_[static_cast<size_t>(format)] = {
           module.resolve<SmallParams>(prefix + "_x8_b1"), module.resolve<SmallParams>(prefix + "_x8_b2"),
@@ -87,7 +87,6 @@ class SmallKernels {
   }
 
  private:
-  static constexpr std::array kFormats{WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4};
   std::array<std::array<Kernel<SmallParams>, 4>, 5> formats_;
 };
 
@@ -98,10 +97,7 @@ Availability accepts(const LinearWeight& w, const Tensor& x) {
   if (w.format == WeightFormat::kFp8Block && w.block_rows < int32_t{kSmallTileRows}) {
     return Availability::no("blocks of at least " + std::to_string(kSmallTileRows) + " rows");
   }
-  if (!gpu::is_aligned(w, x)) {
-    return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
-  }
-  return Availability::yes();
+  return gpu::has_whole_vectors(w, x);
 }
 
 void add_linear(OpTable& table, const SmallKernels& kernels) {

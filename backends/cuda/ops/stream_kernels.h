@@ -40,7 +40,7 @@ template <class Params>
 class StreamKernels {
  public:
   StreamKernels(const KernelModule& module, const std::string& name, StreamMath math) : math_(math) {
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormat format : gpu::kTensorCoreFormats) {
       const std::string suffix = math == StreamMath::kBlockScaled ? "block_scaled" : gpu::kernel_suffix(format);
       const std::string full_name = name + "_" + suffix;
       Variants& mine = formats_[static_cast<size_t>(format)];
@@ -79,8 +79,6 @@ class StreamKernels {
   }
 
  private:
-  static constexpr std::array kFormats{WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4};
-
   struct Variants {
     std::array<StreamShape, kMaxStreamVariants> shapes{};
     std::array<Kernel<Params>, kMaxStreamVariants> kernels;

@@ -44,9 +44,7 @@ static_assert(kUsefulStages * kStreamNvfp4.groups <= kMaxStages);
 /// No, with the reason, unless weight and x have the alignment and dtype that the kernels need.
 [[nodiscard]] inline Availability streams(const StreamShape& shape, const LinearWeight& w, const Tensor& x) {
   if (x.dtype() != DType::kBF16) return Availability::no("for BF16 activations only");
-  if (!gpu::is_aligned(w, x)) {
-    return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
-  }
+  if (const Availability aligned = gpu::has_whole_vectors(w, x); !aligned) return aligned;
   if (shape.scale_bytes != 0 && w.scale.address() % 16 != 0)
     return Availability::no("scales must begin at a multiple of 16 bytes");
   return streams_rows_of(shape, w.in_features());

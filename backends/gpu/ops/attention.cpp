@@ -13,14 +13,6 @@
 namespace foretoken::gpu {
 namespace {
 
-CacheFormat cache_format(const Tensor& cache) {
-  switch (cache.dtype()) {
-    case DType::kBF16: return CacheFormat::kBF16;
-    case DType::kE4M3: return CacheFormat::kE4M3;
-    default: return CacheFormat::kF32;
-  }
-}
-
 uint32_t max_splits(const GatedAttention& op) { return splits_for(static_cast<uint64_t>(op.max_seq_len)); }
 
 GatedAttentionParams attention_params(const GatedAttention& op) {
@@ -125,6 +117,14 @@ void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
 }
 
 }  // namespace
+
+CacheFormat cache_format(const Tensor& cache) {
+  switch (cache.dtype()) {
+    case DType::kBF16: return CacheFormat::kBF16;
+    case DType::kE4M3: return CacheFormat::kE4M3;
+    default: return CacheFormat::kF32;
+  }
+}
 
 size_t split_workspace_bytes(const GatedAttention& op) {
   return queries_of(op) * max_splits(op) * (extent(op.q, 2) + 2) * sizeof(float);

@@ -1,4 +1,4 @@
-// What implementations of gated_attention share that split the context among work groups.
+// What implementations of gated_attention share: how caches are read, and the splitting of a context among work groups.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,9 @@
 #include "core/ops/gated_attention.h"
 
 namespace foretoken::gpu {
+
+/// How kernels read a cache: by its dtype.
+[[nodiscard]] CacheFormat cache_format(const Tensor& cache);
 
 /// Puts the splits of up to kAttentionRows rows on a list; `splits` says how many there are of a row.
 using SplitLaunch = std::function<void(CommandList&, const GatedAttention&, const GatedAttentionParams&)>;

@@ -1,10 +1,9 @@
 // The implementations of the mixture-of-experts operators.
-#include "core/ops/moe.h"
+#include "backends/gpu/ops/moe.h"
 
 #include <algorithm>
 
 #include "backends/gpu/gpu_ops.h"
-#include "backends/gpu/moe_params.h"
 #include "backends/gpu/ops/weights.h"
 
 namespace foretoken::gpu {
@@ -61,65 +60,19 @@ void add_moe_experts_up(OpTable& table, const KernelModule& module) {
   table.add<MoeExpertsUp>(
       "exact",
       [kernels](CommandList& cmd, const MoeExpertsUp& op) {
-        const MoeExpertsParams params{.weight = {},
-                                      .x = op.x.address(),
-                                      .expert_offsets = op.expert_offsets.address(),
-                                      .expert_pairs = op.expert_pairs.address(),
-                                      .out = op.out.address(),
-                                      .x_stride = stride(op.x),
-                                      .pairs_per_row = extent(op.out, 1),
-                                      .num_experts = 0,
-                                      .in_features = extent(op.x, 1),
-                                      .out_features = extent(op.out, 2),
-                                      .num_slices = 1,
-                                      .x_is_bf16 = is_bf16(op.x),
-                                      .out_is_bf16 = is_bf16(op.out),
-                                      .reserved = 0};
-        launch_experts(cmd, kernels, op.gate_up, op.x, extent(op.x, 0), extent(op.expert_pairs, 0), kWarpColumns / 2, params,
-                       accesses_of(op));
+        launch_experts(cmd, kernels, op.gate_up, op.x, extent(op.x, 0), extent(op.expert_pairs, 0), kWarpColumns / 2,
+                       experts_up_params(op), accesses_of(op));
       },
       [](const MoeExpertsUp& op) { return fits_32_bits(op.x); });
 }
 
-/// The products of the pairs, [T, k, H] F32, before they are joined.
-size_t down_workspace_bytes(const MoeExpertsDown& op) {
-  return size_t{extent(op.act, 0)} * extent(op.act, 1) * extent(op.out, 1) * sizeof(float);
-}
-
 void launch_experts_down(CommandList& cmd, const MoeExpertsDown& op, const ExpertKernels& kernels,
                          const Kernel<MoeJoinParams>& join) {
-  const uint32_t hidden_size = extent(op.out, 1);
-  const uint32_t num_pairs = extent(op.expert_pairs, 0);
   const std::vector<Access> accesses = accesses_of(op);
-  const Tensor pairs = op.act.reshape({op.act.dim(0) * op.act.dim(1), op.act.dim(2)});
-  const MoeExpertsParams params{.weight = {},
-                                .x = pairs.address(),
-                                .expert_offsets = op.expert_offsets.address(),
-                                .expert_pairs = op.expert_pairs.address(),
-                                .out = checked_workspace("moe_experts_down", op.workspace, down_workspace_bytes(op)),
-                                .x_stride = stride(pairs),
-                                .pairs_per_row = 1,
-                                .num_experts = 0,
-                                .in_features = extent(pairs, 1),
-                                .out_features = hidden_size,
-                                .num_slices = 1,
-                                .x_is_bf16 = is_bf16(pairs),
-                                .out_is_bf16 = 0,
-                                .reserved = 0};
-  launch_experts(cmd, kernels, op.down, pairs, extent(op.out, 0), num_pairs, kWarpColumns, params, accesses);
-  const MoeJoinParams join_params{.products = params.out,
-                                  .topk_weights = op.topk_weights.address(),
-                                  .shared = op.shared.address(),
-                                  .shared_gate = op.shared_gate.address(),
-                                  .out = op.out.address(),
-                                  .shared_stride = stride(op.shared),
-                                  .shared_gate_stride = stride(op.shared_gate),
-                                  .out_stride = stride(op.out),
-                                  .top_k = extent(op.act, 1),
-                                  .hidden_size = hidden_size,
-                                  .shared_is_bf16 = op.shared ? is_bf16(op.shared) : 0U,
-                                  .out_is_bf16 = is_bf16(op.out)};
-  join(cmd, Grid{ceil_div(hidden_size, kJoinThreads), extent(op.out, 0)}, join_params, accesses);
+  const uint64_t products = checked_workspace("moe_experts_down", op.workspace, products_bytes(op));
+  launch_experts(cmd, kernels, op.down, pairs_of(op), extent(op.out, 0), extent(op.expert_pairs, 0), kWarpColumns,
+                 experts_down_params(op, products), accesses);
+  launch_join(cmd, op, products, join, accesses);
 }
 
 void add_moe_experts_down(OpTable& table, const KernelModule& module) {
@@ -128,15 +81,77 @@ void add_moe_experts_down(OpTable& table, const KernelModule& module) {
   table.add<MoeExpertsDown>(
       "exact", [kernels, join](CommandList& cmd, const MoeExpertsDown& op) { launch_experts_down(cmd, op, kernels, join); },
       [](const MoeExpertsDown& op) {
-        if (op.shared.is_absent() != op.shared_gate.is_absent()) {
-          return Availability::no("shared and shared_gate must be given together");
-        }
-        return fits_32_bits(op.act);
+        const Availability shared = has_whole_shared(op);
+        return shared ? fits_32_bits(op.act) : shared;
       },
-      down_workspace_bytes);
+      products_bytes);
 }
 
 }  // namespace
+
+MoeExpertsParams experts_up_params(const MoeExpertsUp& op) {
+  return {.weight = {},
+          .x = op.x.address(),
+          .expert_offsets = op.expert_offsets.address(),
+          .expert_pairs = op.expert_pairs.address(),
+          .out = op.out.address(),
+          .x_stride = stride(op.x),
+          .pairs_per_row = extent(op.out, 1),
+          .num_experts = 0,
+          .in_features = extent(op.x, 1),
+          .out_features = extent(op.out, 2),
+          .num_slices = 1,
+          .x_is_bf16 = is_bf16(op.x),
+          .out_is_bf16 = is_bf16(op.out),
+          .reserved = 0};
+}
+
+MoeExpertsParams experts_down_params(const MoeExpertsDown& op, uint64_t products) {
+  const Tensor pairs = pairs_of(op);
+  return {.weight = {},
+          .x = pairs.address(),
+          .expert_offsets = op.expert_offsets.address(),
+          .expert_pairs = op.expert_pairs.address(),
+          .out = products,
+          .x_stride = stride(pairs),
+          .pairs_per_row = 1,
+          .num_experts = 0,
+          .in_features = extent(pairs, 1),
+          .out_features = extent(op.out, 1),
+          .num_slices = 1,
+          .x_is_bf16 = is_bf16(pairs),
+          .out_is_bf16 = 0,
+          .reserved = 0};
+}
+
+Tensor pairs_of(const MoeExpertsDown& op) { return op.act.reshape({op.act.dim(0) * op.act.dim(1), op.act.dim(2)}); }
+
+size_t products_bytes(const MoeExpertsDown& op) {
+  return size_t{extent(op.act, 0)} * extent(op.act, 1) * extent(op.out, 1) * sizeof(float);
+}
+
+Availability has_whole_shared(const MoeExpertsDown& op) {
+  if (op.shared.is_absent() == op.shared_gate.is_absent()) return Availability::yes();
+  return Availability::no("shared and shared_gate must be given together");
+}
+
+void launch_join(CommandList& cmd, const MoeExpertsDown& op, uint64_t products, const Kernel<MoeJoinParams>& join,
+                 std::span<const Access> accesses) {
+  const uint32_t hidden_size = extent(op.out, 1);
+  const MoeJoinParams params{.products = products,
+                             .topk_weights = op.topk_weights.address(),
+                             .shared = op.shared.address(),
+                             .shared_gate = op.shared_gate.address(),
+                             .out = op.out.address(),
+                             .shared_stride = stride(op.shared),
+                             .shared_gate_stride = stride(op.shared_gate),
+                             .out_stride = stride(op.out),
+                             .top_k = extent(op.act, 1),
+                             .hidden_size = hidden_size,
+                             .shared_is_bf16 = op.shared ? is_bf16(op.shared) : 0U,
+                             .out_is_bf16 = is_bf16(op.out)};
+  join(cmd, Grid{ceil_div(hidden_size, kJoinThreads), extent(op.out, 0)}, params, accesses);
+}
 
 void add_moe_ops(OpTable& table, const KernelModule& module) {
   add_moe_route(table, module);

@@ -65,6 +65,11 @@ bool is_aligned(const LinearWeight& w, const Tensor& x) {
          x.address() % kVectorBytes == 0 && row_bytes % kVectorBytes == 0;
 }
 
+Availability has_whole_vectors(const LinearWeight& w, const Tensor& x) {
+  if (is_aligned(w, x)) return Availability::yes();
+  return Availability::no("operands must begin and rows must follow each other at multiples of 16 bytes");
+}
+
 Availability fits_32_bits(const Tensor& x) {
   const uint64_t elements = static_cast<uint64_t>(x.dim(0)) * stride(x);
   if (elements <= std::numeric_limits<uint32_t>::max()) return Availability::yes();

@@ -22,6 +22,9 @@ namespace foretoken::gpu {
 /// Whether whole vectors of codes and of `x` can be loaded at once.
 [[nodiscard]] bool is_aligned(const LinearWeight& w, const Tensor& x);
 
+/// No, with the reason, unless is_aligned.
+[[nodiscard]] Availability has_whole_vectors(const LinearWeight& w, const Tensor& x);
+
 /// No, with the reason, when elements of `x` cannot be counted in 32 bits.
 [[nodiscard]] Availability fits_32_bits(const Tensor& x);
 
@@ -30,6 +33,26 @@ namespace foretoken::gpu {
 
 /// "bf16", "fp8_row", ...: as kernels are called.
 [[nodiscard]] std::string kernel_suffix(WeightFormat format);
+
+/// What kernels for tensor cores read: all formats but F32, which BF16 would round.
+inline constexpr std::array kTensorCoreFormats{WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block,
+                                               WeightFormat::kNvfp4};
+
+/// One kernel for each of kTensorCoreFormats.
+template <class Params>
+class FormatKernels {
+ public:
+  /// Resolves `prefix`FORMAT`suffix`. Throws Unsupported when one is absent, InternalError when the parameters differ in size.
+  FormatKernels(const KernelModule& module, const std::string& prefix, const std::string& suffix = "") {
+    for (const WeightFormat format : kTensorCoreFormats) {
+      kernels_[static_cast<size_t>(format)] = module.resolve<Params>(prefix + kernel_suffix(format) + suffix);
+    }
+  }
+  [[nodiscard]] const Kernel<Params>& get(WeightFormat format) const { return kernels_[static_cast<size_t>(format)]; }
+
+ private:
+  std::array<Kernel<Params>, 5> kernels_;
+};
 
 /// The variants of one kernel: a weight format, and the rows that are computed together.
 template <class Params, uint32_t... kRows>
