@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
-#include "backends/conformance/operand_set.h"
 #include "backends/ops.h"
-#include "backends/registry.h"
 #include "core/ops/case_parts.h"
+#include "tests/conformance/operators/device_operands.h"
 
 namespace foretoken {
 namespace {
@@ -80,18 +78,13 @@ class HeadOnDevice {
  public:
   HeadOnDevice(GpuBackend& backend, DType activations, WeightFormat format, int64_t out_features)
       : backend_(backend), stream_(backend.create_stream()), memory_(backend) {
-    OperandSet host;
-    host.begin(kSeed);
-    static_cast<void>(make_head(host, activations, format, out_features));
-    memory_.begin(kSeed);
-    head_ = make_head(memory_, activations, format, out_features);
-    const std::vector<ByteImage> images = host.images();
-    for (size_t slot = 0; slot < images.size(); ++slot) stream_->upload(images[slot], memory_.view(slot));
+    head_ = make_on_device(*stream_, memory_, kSeed,
+                           [&](OperandMaker& maker) { return make_head(maker, activations, format, out_features); });
   }
 
   std::vector<float> logits() {
     Linear op = head_.logits;
-    const Buffer scratch = workspace(ops::workspace_bytes(backend_.ops(), op), op.workspace);
+    const Buffer scratch = allocate_workspace(backend_, ops::workspace_bytes(backend_.ops(), op), op.workspace);
     stream_->run([&](CommandList& cmd) { ops::dispatch(cmd, op); });
     return read<float>(op.out);
   }
@@ -102,19 +95,12 @@ class HeadOnDevice {
     op.x = op.x.rows(first, count);
     op.token_ids = op.token_ids.rows(first, count);
     op.logprobs = op.logprobs.rows(first, count);
-    const Buffer scratch = workspace(ops::workspace_bytes(backend_.ops(), op), op.workspace);
+    const Buffer scratch = allocate_workspace(backend_, ops::workspace_bytes(backend_.ops(), op), op.workspace);
     stream_->run([&](CommandList& cmd) { ops::dispatch(cmd, op); });
     return {.ids = read<int32_t>(op.token_ids), .logprobs = read<float>(op.logprobs)};
   }
 
  private:
-  Buffer workspace(size_t bytes, Tensor& tensor) {
-    if (bytes == 0) return {};
-    Buffer scratch = backend_.allocate(bytes);
-    tensor = scratch.tensor(DType::kU8, {static_cast<int64_t>(bytes)});
-    return scratch;
-  }
-
   template <class T>
   std::vector<T> read(const Tensor& tensor) {
     std::vector<T> values(static_cast<size_t>(tensor.shape().num_elements()));
@@ -170,9 +156,8 @@ TEST(LinearArgmaxBits, AreThoseOfLinearOnTheCpu) {
 }
 
 TEST(LinearArgmaxBits, AreThoseOfLinearOnTheSelectedDevice) {
-  const char* selected = std::getenv("FORETOKEN_TEST_BACKEND");
-  if (selected == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
-  const auto backend = BackendRegistry::instance().open(selected);
+  const auto backend = selected_device();
+  if (backend == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
   for (const DType activations : backend->capabilities().activation_dtypes) {
     // A small weight, and one that kernels for large ones take.
     for (const int64_t out_features : {1000, 16001}) {

@@ -1,13 +1,11 @@
 // Each projection of a LinearGroup has the bits of Linear, and a row those of the same row alone, in every implementation.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
-#include "backends/conformance/operand_set.h"
 #include "backends/ops.h"
-#include "backends/registry.h"
 #include "core/error.h"
+#include "tests/conformance/operators/device_operands.h"
 
 namespace foretoken {
 namespace {
@@ -17,13 +15,7 @@ class GroupOnDevice {
  public:
   GroupOnDevice(GpuBackend& backend, Stream& stream, const OpCase<LinearGroup>& one)
       : backend_(backend), stream_(stream), memory_(backend) {
-    OperandSet host;
-    host.begin(kSeed);
-    static_cast<void>(one.make(host));
-    memory_.begin(kSeed);
-    op_ = one.make(memory_);
-    const std::vector<ByteImage> images = host.images();
-    for (size_t slot = 0; slot < images.size(); ++slot) stream_.upload(images[slot], memory_.view(slot));
+    op_ = make_on_device(stream, memory_, kSeed, one.make);
   }
 
   [[nodiscard]] const LinearGroup& op() const { return op_; }
@@ -33,7 +25,8 @@ class GroupOnDevice {
     LinearGroup op = op_;
     op.x = op_.x.rows(0, rows);
     for (size_t i = 0; i < op.num_projections(); ++i) op.out[i] = op_.out[i].rows(0, rows);
-    const Buffer scratch = workspace(implementation.workspace_bytes ? implementation.workspace_bytes(&op) : 0, op.workspace);
+    const Buffer scratch =
+        allocate_workspace(backend_, implementation.workspace_bytes ? implementation.workspace_bytes(&op) : 0, op.workspace);
     stream_.run([&](CommandList& cmd) { implementation.launch(cmd, &op); });
     return outputs(op);
   }
@@ -43,7 +36,7 @@ class GroupOnDevice {
     const OpTable& table = backend_.ops();
     for (size_t i = 0; i < op_.num_projections(); ++i) {
       Linear op = op_.projection(i);
-      const Buffer scratch = workspace(ops::workspace_bytes(table, op), op.workspace);
+      const Buffer scratch = allocate_workspace(backend_, ops::workspace_bytes(table, op), op.workspace);
       stream_.run([&](CommandList& cmd) { ops::dispatch(cmd, op); });
       stream_.synchronize();
     }
@@ -52,13 +45,6 @@ class GroupOnDevice {
 
  private:
   static constexpr uint64_t kSeed = 7;
-
-  Buffer workspace(size_t bytes, Tensor& tensor) {
-    if (bytes == 0) return {};
-    Buffer scratch = backend_.allocate(bytes);
-    tensor = scratch.tensor(DType::kU8, {static_cast<int64_t>(bytes)});
-    return scratch;
-  }
 
   std::vector<ByteImage> outputs(const LinearGroup& op) {
     std::vector<ByteImage> images;
@@ -113,9 +99,8 @@ TEST(LinearGroupBits, AreThoseOfLinearOnTheCpu) {
 }
 
 TEST(LinearGroupBits, AreThoseOfLinearOnTheSelectedDevice) {
-  const char* selected = std::getenv("FORETOKEN_TEST_BACKEND");
-  if (selected == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
-  const auto backend = BackendRegistry::instance().open(selected);
+  const auto backend = selected_device();
+  if (backend == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
   expect_bits_of_linear(*backend);
 }
 

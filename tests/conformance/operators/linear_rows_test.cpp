@@ -2,14 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "backends/conformance/operand_set.h"
 #include "backends/ops.h"
-#include "backends/registry.h"
 #include "core/ops/linear.h"
 #include "core/ops/linear_group.h"
 #include "core/ops/random_fill.h"
+#include "tests/conformance/operators/device_operands.h"
 
 namespace foretoken {
 namespace {
@@ -25,13 +23,7 @@ class RowsOnDevice {
  public:
   RowsOnDevice(GpuBackend& backend, Stream& stream, const OpCase<Op>& one)
       : backend_(backend), stream_(stream), memory_(backend) {
-    OperandSet host;
-    host.begin(kSeed);
-    static_cast<void>(one.make(host));
-    memory_.begin(kSeed);
-    op_ = one.make(memory_);
-    const std::vector<ByteImage> images = host.images();
-    for (size_t slot = 0; slot < images.size(); ++slot) stream_.upload(images[slot], memory_.view(slot));
+    op_ = make_on_device(stream, memory_, kSeed, one.make);
   }
 
   [[nodiscard]] const Op& op() const { return op_; }
@@ -42,11 +34,7 @@ class RowsOnDevice {
     op.x = op_.x.rows(first, count);
     op.out = op_.out.rows(first, count);
     const size_t bytes = implementation.workspace_bytes ? implementation.workspace_bytes(&op) : 0;
-    Buffer scratch;
-    if (bytes > 0) {
-      scratch = backend_.allocate(bytes);
-      op.workspace = scratch.tensor(DType::kU8, {static_cast<int64_t>(bytes)});
-    }
+    const Buffer scratch = allocate_workspace(backend_, bytes, op.workspace);
     stream_.run([&](CommandList& cmd) { implementation.launch(cmd, &op); });
     std::vector<ByteImage> rows;
     for (int64_t row = 0; row < count; ++row) {
@@ -100,11 +88,6 @@ void expect_rows_alike_in_all(GpuBackend& backend) {
 TEST(LinearRows, GiveTheSameBitsInAnyCompanyOnTheCpu) {
   const auto backend = BackendRegistry::instance().open("cpu", {.num_threads = 2});
   expect_rows_alike_in_all(*backend);
-}
-
-std::unique_ptr<GpuBackend> selected_device() {
-  const char* selected = std::getenv("FORETOKEN_TEST_BACKEND");
-  return selected == nullptr ? nullptr : BackendRegistry::instance().open(selected);
 }
 
 TEST(LinearRows, GiveTheSameBitsInAnyCompanyOnTheSelectedDevice) {

@@ -1,12 +1,9 @@
 // A row of a mixture of experts has the same bits in any company, on the CPU and on the device that FORETOKEN_TEST_BACKEND names.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
-#include "backends/conformance/operand_set.h"
 #include "backends/ops.h"
-#include "backends/registry.h"
 #include "core/ops/case_parts.h"
+#include "tests/conformance/operators/device_operands.h"
 
 namespace foretoken {
 namespace {
@@ -26,14 +23,7 @@ class Device {
 
   template <class Make>
   auto make(const Make& make) {
-    OperandSet host;
-    host.begin(kSeed);
-    static_cast<void>(make(host));
-    memory_.begin(kSeed);
-    auto op = make(memory_);
-    const std::vector<ByteImage> images = host.images();
-    for (size_t slot = 0; slot < images.size(); ++slot) stream_->upload(images[slot], memory_.view(slot));
-    return op;
+    return make_on_device(*stream_, memory_, kSeed, make);
   }
 
   /// Runs a copy of the operator and returns the bytes of one of its results.
@@ -41,11 +31,7 @@ class Device {
   ByteImage run(Op op, const Tensor& out) {
     Buffer scratch;
     if constexpr (requires { op.workspace; }) {
-      const size_t bytes = ops::workspace_bytes(backend_.ops(), op);
-      if (bytes > 0) {
-        scratch = backend_.allocate(bytes);
-        op.workspace = scratch.tensor(DType::kU8, {static_cast<int64_t>(bytes)});
-      }
+      scratch = allocate_workspace(backend_, ops::workspace_bytes(backend_.ops(), op), op.workspace);
     }
     stream_->run([&](CommandList& cmd) { ops::dispatch(cmd, op); });
     ByteImage image(out.bytes());
@@ -154,9 +140,8 @@ TEST(MoeRows, GiveTheSameBitsInAnyCompanyOnTheCpu) {
 }
 
 TEST(MoeRows, GiveTheSameBitsInAnyCompanyOnTheSelectedDevice) {
-  const char* selected = std::getenv("FORETOKEN_TEST_BACKEND");
-  if (selected == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
-  const auto backend = BackendRegistry::instance().open(selected);
+  const auto backend = selected_device();
+  if (backend == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
   for (const DType activations : backend->capabilities().activation_dtypes) expect_row_bits(*backend, activations);
 }
 
