@@ -1,5 +1,7 @@
 #include "cache/metadata_buffer.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace foretoken {
@@ -25,12 +27,27 @@ void MetadataBuffer::allocate(GpuBackend& backend) { memory_ = backend.allocate(
 
 Tensor MetadataBuffer::tensor(const Field& field) const { return memory_.tensor(field.dtype, field.shape, field.offset); }
 
-std::span<int32_t> MetadataBuffer::i32(const Field& field) { return typed<int32_t>(staging_, field); }
-std::span<int64_t> MetadataBuffer::i64(const Field& field) { return typed<int64_t>(staging_, field); }
+std::span<int32_t> MetadataBuffer::i32(const Field& field) {
+  is_written_ = true;
+  return typed<int32_t>(staging_, field);
+}
 
-void MetadataBuffer::upload(Stream& stream, const Field& last, size_t used) const {
-  const size_t bytes = last.offset + dtype_bytes(last.dtype, used);
-  stream.upload(std::span(staging_).first(bytes), memory_.view().slice(0, bytes));
+std::span<int64_t> MetadataBuffer::i64(const Field& field) {
+  is_written_ = true;
+  return typed<int64_t>(staging_, field);
+}
+
+void MetadataBuffer::update(const Field& field, size_t first, std::span<const int32_t> values) {
+  const auto there = typed<int32_t>(staging_, field).subspan(first, values.size());
+  if (std::ranges::equal(there, values)) return;
+  std::ranges::copy(values, there.begin());
+  is_written_ = true;
+}
+
+void MetadataBuffer::upload(Stream& stream) {
+  if (!is_written_) return;
+  stream.upload(staging_, memory_.view());
+  is_written_ = false;
 }
 
 }  // namespace foretoken

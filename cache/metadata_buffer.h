@@ -10,8 +10,9 @@
 
 namespace foretoken {
 
-/// Fields are declared first, then `allocate` fixes their addresses for good (Programs hold them). The host writes into a staging
-/// copy.
+/// Fields are declared first, by all who share the buffer, then `allocate` fixes their addresses for good (Programs hold them).
+/// The host writes into a staging copy; `upload` brings it to the device when something was written since the last time. Not
+/// thread-safe.
 class MetadataBuffer {
  public:
   /// Handle of a field of integers.
@@ -21,20 +22,25 @@ class MetadataBuffer {
     Shape shape;
   };
 
-  /// Declares a field; the last one may be uploaded in part. Throws InvalidState after `allocate`.
+  /// Declares a field, filled with zeros. Throws InvalidState after `allocate`.
   Field add(DType dtype, const Shape& shape);
+  /// Throws OutOfMemory.
   void allocate(GpuBackend& backend);
 
   [[nodiscard]] Tensor tensor(const Field& field) const;
+  /// Staging elements to write; counts as written.
   [[nodiscard]] std::span<int32_t> i32(const Field& field);
   [[nodiscard]] std::span<int64_t> i64(const Field& field);
+  /// Writes `values` from element `first` on, where they differ from what is there: what stays the same is not uploaded again.
+  void update(const Field& field, size_t first, std::span<const int32_t> values);
 
-  /// Copies the staging bytes up to and including the first `used` elements of `last` to the device.
-  void upload(Stream& stream, const Field& last, size_t used) const;
+  /// Copies everything to the device, by work on `stream`, unless nothing was written since the last upload.
+  void upload(Stream& stream);
 
  private:
   std::vector<std::byte> staging_;
   Buffer memory_;
+  bool is_written_ = true;
 };
 
 }  // namespace foretoken

@@ -121,7 +121,7 @@ void MtpProposer::upload_metadata(Stream& stream, const State& state, int64_t fi
   }
   const auto blocks = state.blocks.blocks();
   std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
-  metadata_.upload(stream, block_table_, blocks.size());
+  metadata_.upload(stream);
 }
 
 MtpPass MtpProposer::pass_view(int64_t first_row, int64_t num_rows, int64_t pass_idx) const {

@@ -171,7 +171,7 @@ void TargetRunner::upload_metadata(const TargetSequence& sequence, int64_t rows)
   metadata_.i32(num_commit_)[0] = fault::active(Fault::kStateNotCommitted) ? 0 : sequence.num_commit_;
   const auto blocks = sequence.blocks_.blocks();
   if (!fault::active(Fault::kStaleBlockTable)) std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
-  metadata_.upload(stream_, block_table_, blocks.size());
+  metadata_.upload(stream_);
 }
 
 /// Picks after rows [first_row, first_row + num_rows) of the last pass -> picks().
