@@ -95,16 +95,6 @@ inline void rope_table(CommandList& cmd, const Tensor& positions, const Tensor& 
   dispatch(cmd, RopeTable{.positions = positions, .cos_sin = cos_sin, .theta = theta});
 }
 
-inline void accept_greedy(CommandList& cmd, const Tensor& draft_token_ids, const Tensor& target_token_ids,
-                          const Tensor& num_accepted) {
-  dispatch(cmd,
-           AcceptGreedy{.draft_token_ids = draft_token_ids, .target_token_ids = target_token_ids, .num_accepted = num_accepted});
-}
-
-inline void override_tokens(CommandList& cmd, const Tensor& forced, const Tensor& token_ids) {
-  dispatch(cmd, OverrideTokens{.forced = forced, .token_ids = token_ids});
-}
-
 // Operators with more operands are dispatched as structs, with their members named: ops::dispatch(cmd, GatedAttention{.q = ...}).
 
 }  // namespace foretoken::ops

@@ -62,7 +62,7 @@ TargetModel::TargetModel(GpuBackend& backend, const ModelConfig& config, TargetW
 
 void TargetModel::allocate(GpuBackend& backend) {
   const OpTable& table = backend.ops();
-  const Shape rows{options_.max_rows, config_.hidden_size};
+  const Shape rows{options_.max_rows + options_.num_parked_rows, config_.hidden_size};
   const auto elements = static_cast<size_t>(rows.num_elements());
   const size_t residual_bytes = aligned(dtype_bytes(DType::kF32, elements));
   const size_t hidden_end = residual_bytes + aligned(dtype_bytes(options_.activation_dtype, elements));

@@ -14,7 +14,8 @@ namespace foretoken {
 [[nodiscard]] LayerDims layer_dims(const ModelConfig& config, DType activation_dtype = DType::kF32);
 
 struct TargetModelOptions {
-  int64_t max_rows = 512;  // of one pass
+  int64_t max_rows = 512;       // of one pass
+  int64_t num_parked_rows = 0;  // rows of hidden() and residual() that no pass writes, after max_rows
   int64_t max_seq_len = 0;
   DType cache_dtype = DType::kBF16;
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
@@ -49,9 +50,10 @@ class TargetModel {
   /// Runs all layers; leaves hidden() and residual() of the rows. At kExact, row-invariant.
   void forward(CommandList& cmd, const TargetPass& pass, const TargetCaches& caches) const;
 
-  /// Hidden states after the final norm, [max_rows, hidden_size] of the activation dtype: what the LM head sees.
+  /// Hidden states after the final norm, [max_rows + num_parked_rows, hidden_size] of the activation dtype: what the LM head
+  /// sees.
   [[nodiscard]] const Tensor& hidden() const { return hidden_; }
-  /// Hidden states before the final norm, [max_rows, hidden_size] F32.
+  /// Hidden states before the final norm, [max_rows + num_parked_rows, hidden_size] F32.
   [[nodiscard]] const Tensor& residual() const { return residual_; }
 
   /// hidden [T, hidden_size] -> logits [T, vocab_size] F32.

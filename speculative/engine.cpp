@@ -41,9 +41,11 @@ void check_options(const EngineOptions& options) {
 /// Everything that lives in device memory, in the order in which it depends on each other.
 struct Engine::Loaded {
   Loaded(GpuBackend& backend, Stream& stream, LoadedModel loaded_model, const TargetRunnerOptions& options)
-      : model(std::move(loaded_model)), runner(backend, stream, model.config, model.target, options) {}
+      : model(std::move(loaded_model)), runner(backend, stream, model.config, model.target, options, round) {}
 
   LoadedModel model;
+  MetadataBuffer round;
+  MetadataBuffer shadow_round;
   TargetRunner runner;
   DraftHead draft_head;
   std::unique_ptr<MtpProposer> proposer;
@@ -130,8 +132,7 @@ TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_to
           .prefill_precision = prefill_precision_,
           .cache_dtype = kv_dtype(),
           .activation_dtype = activation_dtype_,
-          .keep_logits = options_.keep_logits || options_.self_check,
-          .override_drafts = options_.override_drafts};
+          .keep_logits = options_.keep_logits || options_.self_check};
 }
 
 void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& progress) {
@@ -170,9 +171,10 @@ void Engine::load_parts(const TargetRunnerOptions& target_options, const Progres
   note_fallbacks(*loaded);
   loaded->generator = std::make_unique<Generator>(*backend_, *stream_, loaded->runner, loaded->proposer.get());
   if (options_.self_check) {
-    loaded->shadow =
-        std::make_unique<TargetRunner>(*backend_, *stream_, loaded->model.config, loaded->model.target, target_options);
-    loaded->shadow->prepare({}, 0);
+    loaded->shadow = std::make_unique<TargetRunner>(*backend_, *stream_, loaded->model.config, loaded->model.target,
+                                                    target_options, loaded->shadow_round);
+    loaded->shadow_round.allocate(*backend_);
+    loaded->shadow->prepare({}, 1, 0);
     loaded->generator->enable_self_check(*loaded->shadow);
   }
   stream_->synchronize();
@@ -182,7 +184,8 @@ void Engine::load_parts(const TargetRunnerOptions& target_options, const Progres
 void Engine::add_drafter(Loaded& loaded) const {
   const LoadedModel& model = loaded.model;
   if (!model.mtp) {
-    loaded.runner.prepare({}, 0);
+    loaded.round.allocate(*backend_);
+    loaded.runner.prepare({}, 1, 0);
     return;
   }
   const MtpProposerOptions options{.max_seq_len = loaded.runner.options().max_seq_len,
@@ -194,10 +197,12 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .chain = options_.draft_chain};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
                                                   loaded.draft_head.lm_head, options);
+  loaded.round.allocate(*backend_);
   const TargetModel& target = loaded.runner.model();
   const Tensor& hidden = options.hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
   loaded.proposer->prepare(loaded.runner.picks(), hidden, options.max_drafts);
-  loaded.runner.prepare(loaded.proposer->block_token_ids(), options.max_drafts);
+  loaded.runner.prepare({}, 1, 0);
+  loaded.runner.prepare(loaded.proposer->block_token_ids().reshape({1, 1 + options.max_drafts}), 1, options.max_drafts);
 }
 
 void Engine::note_fallbacks(const Loaded& loaded) {

@@ -34,7 +34,6 @@ struct EngineOptions {
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
   DraftPrecision draft_precision{};                  // formats of the head's weights
   bool keep_logits = false;                          // see TargetRunnerOptions
-  bool override_drafts = false;                      // allows GenerationOptions::forced
   bool self_check = false;                           // compares all target logits with those of a second, plain sequence
   int64_t prefill_chunk = 512;                       // prompt tokens of one pass
 };

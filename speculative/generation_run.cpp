@@ -33,7 +33,6 @@ GenerationRun::GenerationRun(Generator& generator, std::span<const int32_t> prom
   const bool speculates = options.num_speculative_tokens > 0 || !options.depth_pattern.empty();
   if (speculates && g_.proposer_ != nullptr) drafter_ = g_.proposer_->alloc_state(budget(generator, prompt, options));
   if (g_.shadow_ != nullptr) shadow_.emplace(g_.shadow_->create_sequence(budget(generator, prompt, options)));
-  std::ranges::fill(g_.runner_.forced_token_ids(), -1);  // an earlier run may have forced drafts
 }
 
 void GenerationRun::prefill() {
@@ -85,16 +84,18 @@ void GenerationRun::round() {
 
 void GenerationRun::speculative_round(int64_t drafts) {
   flush_backlog();
-  if (!options_.forced.pattern.empty()) force_drafts(drafts);
   const auto fresh = static_cast<int64_t>(fresh_token_ids_.size());
   g_.stream_.record(*begin_event_);
   const Tensor block = g_.proposer_->propose(
       g_.stream_, {.next_token_ids = g_.runner_.picks().rows(0, fresh), .hidden = hidden_rows(0, fresh), .num_drafts = drafts},
       *drafter_);
   g_.stream_.record(*draft_event_);
-  g_.runner_.verify(sequence_, block);
+  const std::vector<int32_t> token_ids = step_token_ids(drafts);
+  const StepPart part{.sequence = &sequence_, .token_ids = token_ids};
+  g_.runner_.stage({&part, 1}, block.reshape({1, 1 + drafts}));
+  g_.runner_.run();
   g_.stream_.record(*verify_event_);
-  const VerifyResult verified = g_.runner_.finish_verify(sequence_, drafts + 1);
+  const StepResult verified = std::move(g_.runner_.finish().front());
   g_.proposer_->after_verify(verified.num_accepted, *drafter_);
   result_.timing.draft_ms += draft_event_->elapsed_us(*begin_event_) / 1000.0;
   result_.timing.verify_ms += verify_event_->elapsed_us(*draft_event_) / 1000.0;
@@ -107,7 +108,7 @@ void GenerationRun::speculative_round(int64_t drafts) {
     self_check(*shadow_, fed, static_cast<int64_t>(fed.size()));
   }
   fresh_token_ids_ = committed;
-  if (fault::active(Fault::kBonusTokenDropped)) committed.pop_back();
+  if (fault::active(Fault::kBonusTokenDropped) && committed.size() > 1) committed.pop_back();
   const int64_t emitted = emit(committed);
   result_.speculation.drafted += drafts;
   result_.speculation.accepted_per_round.push_back(std::min<int64_t>(emitted, verified.num_accepted));
@@ -145,17 +146,19 @@ void GenerationRun::flush_backlog() {
 }
 
 /// The known continuation for as many drafts as the pattern says, then a token that it does not have there.
-void GenerationRun::force_drafts(int64_t drafts) {
+std::vector<int32_t> GenerationRun::step_token_ids(int64_t drafts) const {
+  std::vector<int32_t> token_ids(static_cast<size_t>(1 + drafts), -1);
+  token_ids[0] = newest_token_id_;
   const auto& [pattern, continuation] = options_.forced;
-  const auto forced = g_.runner_.forced_token_ids();
-  std::ranges::fill(forced, -1);
+  if (pattern.empty()) return token_ids;
   const size_t next = static_cast<size_t>(num_tokens_) - prompt_.size();
   const auto accepts = static_cast<size_t>(std::min(pattern[static_cast<size_t>(round_idx_) % pattern.size()], drafts));
   for (size_t i = 0; i < static_cast<size_t>(drafts) && i <= accepts && next + i < continuation.size(); ++i) {
     const int32_t right = continuation[next + i];
     const auto vocab_size = static_cast<int32_t>(g_.runner_.model().config().vocab_size);
-    forced[i] = i < accepts ? right : (right + 1) % vocab_size;
+    token_ids[1 + i] = i < accepts ? right : (right + 1) % vocab_size;
   }
+  return token_ids;
 }
 
 int64_t GenerationRun::emit(std::span<const int32_t> token_ids) {

@@ -35,7 +35,8 @@ class GenerationRun {
   void park_fresh_rows();
   void flush_backlog();
   [[nodiscard]] Tensor hidden_rows(int64_t first_row, int64_t num_rows) const;
-  void force_drafts(int64_t depth);
+  /// Ids that the host gives to a verify step: the newest token, and -1 or a forced id for each draft.
+  [[nodiscard]] std::vector<int32_t> step_token_ids(int64_t depth) const;
   /// Emits until the text ends; returns how many were emitted.
   int64_t emit(std::span<const int32_t> token_ids);
   void self_check(TargetSequence& shadow, std::span<const int32_t> fed_token_ids, int64_t num_rows);

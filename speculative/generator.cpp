@@ -67,8 +67,6 @@ GenerationResult Generator::generate(std::span<const int32_t> prompt, const Gene
            depth);
     }
   }
-  if (!options.forced.pattern.empty() && !runner_.options().override_drafts)
-    throw Error(ErrorCode::kInvalidArgument, "forced accept counts need a target runner with override_drafts");
   for (int64_t accepts : options.forced.pattern) {
     if (accepts < 0) fail("forced accept count", "at least 0", accepts);
   }

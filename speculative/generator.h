@@ -82,8 +82,7 @@ class Generator {
   [[nodiscard]] int64_t max_context() const;
 
   /// Throws InvalidArgument: empty prompt, prompt of max_context or more tokens, ids out of range, depth out of range,
-  /// speculation without a proposer, forced accept counts without override_drafts. All memory of the sequence is returned, also
-  /// on a throw.
+  /// speculation without a proposer. All memory of the sequence is returned, also on a throw.
   [[nodiscard]] GenerationResult generate(std::span<const int32_t> prompt, const GenerationOptions& options);
 
  private:

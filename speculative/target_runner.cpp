@@ -1,20 +1,25 @@
 #include "speculative/target_runner.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
-#include <utility>
 
 #include "core/error.h"
-#include "core/fault.h"
 #include "layers/weight_operators.h"
 #include "models/kv_scales.h"
+#include "speculative/batch_bucket.h"
 
 namespace foretoken {
 namespace {
 
-/// Integers that the host reads of a step: the picks, the number of accepted drafts; as many as make whole vectors of 16 bytes.
-constexpr size_t kOutputs = TargetRunner::kMaxVerifyRows + 4;
+/// Integers of a vector of 16 bytes: what the host reads of a step is made of whole ones.
+constexpr int64_t kVector = 4;
+
+int64_t whole_vectors(int64_t count) { return (count + kVector - 1) / kVector * kVector; }
+
+/// Rows of the largest step.
+int64_t max_step_rows(const TargetRunnerOptions& options) {
+  return batch_bucket(options.max_sequences) * options.max_verify_rows;
+}
 
 int64_t count_layers(const ModelConfig& config, LayerType type) { return std::ranges::count(config.layer_types, type); }
 
@@ -25,28 +30,36 @@ PagedKvCacheConfig kv_config(const ModelConfig& config, const TargetRunnerOption
           .head_dim = config.head_dim,
           .dtype = options.cache_dtype,
           .block_size = options.block_size,
-          .num_blocks = blocks_per_seq * options.max_sequences,
+          .num_blocks =
+              options.num_kv_blocks > 0 ? static_cast<int32_t>(options.num_kv_blocks) : blocks_per_seq * options.max_sequences,
           .max_blocks_per_seq = blocks_per_seq};
 }
 
 RecurrentStateConfig state_config(const ModelConfig& config, const TargetRunnerOptions& options) {
   return {.num_layers = count_layers(config, LayerType::kLinearAttention),
           .num_slots = options.max_sequences,
-          .max_record_rows = TargetRunner::kMaxVerifyRows,
+          .max_record_rows = options.max_verify_rows,
           .conv_channels = config.conv_channels(),
           .num_value_heads = config.linear_num_value_heads,
           .key_head_dim = config.linear_key_head_dim,
           .value_head_dim = config.linear_value_head_dim};
 }
 
-/// The options, once the device is known to have the operators of the steps round the model.
+void check_range(const std::string& what, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.what = what, .where = "target runner", .expected = "1 .. " + std::to_string(most), .got = std::to_string(value)});
+}
+
+/// The options, once they are known to be possible and the device to have the operators of the steps round the model.
 const TargetRunnerOptions& supported_options(const GpuBackend& backend, const LinearWeight& lm_head,
                                              const TargetRunnerOptions& options) {
-  ops::require_any<AcceptGreedy>(backend, "target steps");
-  if (options.override_drafts) ops::require_any<OverrideTokens>(backend, "target steps");
+  check_range("sequences", options.max_sequences, kMaxBatch);
+  check_range("verify rows of a sequence", options.max_verify_rows, TargetRunner::kMaxVerifyRows);
+  ops::require_any<SelectTokens, AcceptDrafts>(backend, "target steps");
   if (options.keep_logits) {
     ops::require_any<Argmax>(backend, "target steps");
-    require_linear(backend, "target steps: lm_head", lm_head, options.activation_dtype, {1, TargetRunner::kMaxVerifyRows});
+    require_linear(backend, "target steps: lm_head", lm_head, options.activation_dtype, {1, TargetModel::kMaxPickRows});
   }
   return options;
 }
@@ -65,60 +78,40 @@ TargetCaches cache_views(const ModelConfig& config, const PagedKvCache& kv, cons
 
 }  // namespace
 
-TargetSequence::TargetSequence(BlockTable blocks, RecurrentStateStore& states, int32_t state_slot)
-    : blocks_(std::move(blocks)), states_(&states), state_slot_(state_slot) {}
-
-TargetSequence::TargetSequence(TargetSequence&& other) noexcept
-    : blocks_(std::move(other.blocks_)),
-      states_(std::exchange(other.states_, nullptr)),
-      state_slot_(other.state_slot_),
-      num_tokens_(other.num_tokens_),
-      num_commit_(other.num_commit_) {}
-
-TargetSequence::~TargetSequence() {
-  if (states_ != nullptr) states_->release(state_slot_);
-}
-
 TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfig& config, const TargetWeights& weights,
-                           const TargetRunnerOptions& options)
+                           const TargetRunnerOptions& options, MetadataBuffer& round)
     : backend_(backend),
       stream_(stream),
       options_(supported_options(backend, weights.lm_head, options)),
+      max_step_rows_(max_step_rows(options)),
       model_(backend, config, weights,
-             {.max_rows = std::max(options.prefill_chunk, kMaxVerifyRows),
+             {.max_rows = std::max(options.prefill_chunk, max_step_rows_),
+              .num_parked_rows = options.num_parked_rows,
               .max_seq_len = options.max_seq_len,
               .cache_dtype = options.cache_dtype,
               .activation_dtype = options.activation_dtype}),
       kv_cache_(backend, kv_config(config, options)),
       states_(backend, state_config(config, options)),
-      caches_(cache_views(config, kv_cache_, states_)) {
+      caches_(cache_views(config, kv_cache_, states_)),
+      prefill_(backend, prefill_metadata_, 1, options.prefill_chunk, kv_cache_.config().max_blocks_per_seq, options.max_seq_len),
+      step_(backend, round, batch_bucket(options.max_sequences), max_step_rows_, kv_cache_.config().max_blocks_per_seq,
+            options.max_seq_len) {
   if (options.cache_dtype == DType::kE4M3) kv_cache_.set_scales(stream, kv_scales(backend, stream, weights.layers));
-  declare_metadata(backend);
+  prefill_metadata_.allocate(backend);
   allocate_outputs(backend);
 }
 
-void TargetRunner::declare_metadata(GpuBackend& backend) {
-  const int64_t rows = model_.max_rows();
-  input_ids_ = metadata_.add(DType::kI32, {rows});
-  positions_ = metadata_.add(DType::kI32, {rows});
-  slot_mapping_ = metadata_.add(DType::kI64, {rows});
-  query_start_loc_ = metadata_.add(DType::kI32, {2});
-  seq_lens_ = metadata_.add(DType::kI32, {1});
-  state_slots_ = metadata_.add(DType::kI32, {1});
-  num_commit_ = metadata_.add(DType::kI32, {1});
-  forced_ = metadata_.add(DType::kI32, {kMaxVerifyRows - 1});
-  block_table_ = metadata_.add(DType::kI32, {1, kv_cache_.config().max_blocks_per_seq});
-  metadata_.allocate(backend);
-  std::ranges::fill(metadata_.i32(forced_), -1);
-}
-
 void TargetRunner::allocate_outputs(GpuBackend& backend) {
-  outputs_ = backend.allocate(dtype_bytes(DType::kI32, kOutputs));
-  read_back_ = backend.allocate(outputs_.bytes(), MemoryKind::kHostVisible);
-  picks_ = outputs_.tensor(DType::kI32, {kMaxVerifyRows});
-  num_accepted_ = outputs_.tensor(DType::kI32, {1}, dtype_bytes(DType::kI32, kMaxVerifyRows));
+  const int64_t num_counts = whole_vectors(batch_bucket(options_.max_sequences));
+  const int64_t num_picks = whole_vectors(max_step_rows_);
+  const auto offset = [](int64_t elements) { return dtype_bytes(DType::kI32, static_cast<size_t>(elements)); };
+  outputs_ = backend.allocate(offset(num_counts + 2 * num_picks));
+  read_back_ = backend.allocate(offset(num_counts + num_picks), MemoryKind::kHostVisible);
+  num_accepted_ = outputs_.tensor(DType::kI32, {num_counts});
+  picks_ = outputs_.tensor(DType::kI32, {num_picks}, offset(num_counts));
+  token_ids_ = outputs_.tensor(DType::kI32, {num_picks}, offset(num_counts + num_picks));
   if (!writes_logits()) return;
-  const Shape shape{kMaxVerifyRows, model_.config().vocab_size};
+  const Shape shape{max_step_rows_, model_.config().vocab_size};
   logits_memory_ = backend.allocate(dtype_bytes(DType::kF32, static_cast<size_t>(shape.num_elements())));
   logits_ = logits_memory_.tensor(DType::kF32, shape);
 }
@@ -138,40 +131,14 @@ TargetSequence TargetRunner::create_sequence(int64_t budget_tokens) {
   return TargetSequence(std::move(blocks), states_, *slot);
 }
 
-StepView TargetRunner::step_view(int64_t rows) const {
-  return {.positions = metadata_.tensor(positions_).rows(0, rows),
-          .slot_mapping = metadata_.tensor(slot_mapping_).rows(0, rows),
-          .query_start_loc = metadata_.tensor(query_start_loc_),
-          .seq_lens = metadata_.tensor(seq_lens_),
-          .block_table = metadata_.tensor(block_table_),
-          .state_slots = metadata_.tensor(state_slots_),
-          .num_commit = metadata_.tensor(num_commit_),
-          .max_seq_len = options_.max_seq_len};
-}
-
-void TargetRunner::reserve(TargetSequence& sequence, int64_t rows) {
-  if (!sequence.blocks_.reserve(sequence.num_tokens_ + rows)) {
+void TargetRunner::reserve(std::span<const StepPart> parts) {
+  for (const StepPart& part : parts) {
+    const int64_t needed = part.sequence->num_tokens() + static_cast<int64_t>(part.token_ids.size());
+    if (part.sequence->blocks_.reserve(needed)) continue;
     throw Error(ErrorCode::kOutOfMemory, {.what = "the KV cache has no free block",
-                                          .expected = "room for position " + std::to_string(sequence.num_tokens_ + rows - 1),
+                                          .expected = "room for position " + std::to_string(needed - 1),
                                           .got = std::to_string(kv_cache_.pool().num_free()) + " free blocks"});
   }
-}
-
-/// The next `rows` positions of the sequence.
-void TargetRunner::upload_metadata(const TargetSequence& sequence, int64_t rows) {
-  const auto positions = metadata_.i32(positions_);
-  const auto slots = metadata_.i64(slot_mapping_);
-  for (int64_t row = 0; row < rows; ++row) {
-    positions[static_cast<size_t>(row)] = static_cast<int32_t>(sequence.num_tokens_ + row);
-    slots[static_cast<size_t>(row)] = sequence.blocks_.slot(sequence.num_tokens_ + row);
-  }
-  metadata_.i32(query_start_loc_)[1] = static_cast<int32_t>(rows);
-  metadata_.i32(seq_lens_)[0] = static_cast<int32_t>(sequence.num_tokens_ + rows);
-  metadata_.i32(state_slots_)[0] = sequence.state_slot_;
-  metadata_.i32(num_commit_)[0] = fault::active(Fault::kStateNotCommitted) ? 0 : sequence.num_commit_;
-  const auto blocks = sequence.blocks_.blocks();
-  if (!fault::active(Fault::kStaleBlockTable)) std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
-  metadata_.upload(stream_);
 }
 
 /// Picks after rows [first_row, first_row + num_rows) of the last pass -> picks().
@@ -181,34 +148,57 @@ void TargetRunner::pick(CommandList& cmd, int64_t first_row, int64_t num_rows) c
   if (writes_logits()) {
     model_.logits(cmd, hidden, logits_.rows(0, num_rows));
     ops::argmax(cmd, logits_.rows(0, num_rows), picks);
-  } else {
-    model_.pick(cmd, hidden, picks);
+    return;
+  }
+  for (int64_t row = 0; row < num_rows; row += TargetModel::kMaxPickRows) {
+    const int64_t rows = std::min(TargetModel::kMaxPickRows, num_rows - row);
+    model_.pick(cmd, hidden.rows(row, rows), picks.rows(row, rows));
   }
 }
 
 /// The host then reads them without asking the device for another copy.
-void TargetRunner::read_back(CommandList& cmd) const { cmd.copy(outputs_.view(), read_back_.view()); }
+void TargetRunner::read_back(CommandList& cmd, int64_t num_rows) const {
+  const size_t bytes = dtype_bytes(DType::kI32, static_cast<size_t>(num_accepted_.dim(0) + whole_vectors(num_rows)));
+  cmd.copy(outputs_.view().slice(0, bytes), read_back_.view().slice(0, bytes));
+}
 
-std::span<const int32_t> TargetRunner::wait_for_outputs() {
+std::span<const int32_t> TargetRunner::wait_for_picks() {
   stream_.synchronize();
-  return {reinterpret_cast<const int32_t*>(read_back_.view().buffer->host_data()), kOutputs};
+  const auto* read = reinterpret_cast<const int32_t*>(read_back_.view().buffer->host_data());
+  return {read + num_accepted_.dim(0), static_cast<size_t>(picks_.dim(0))};
+}
+
+std::span<const int32_t> TargetRunner::accepted_counts() const {
+  return {reinterpret_cast<const int32_t*>(read_back_.view().buffer->host_data()), static_cast<size_t>(num_accepted_.dim(0))};
 }
 
 void TargetRunner::prefill_chunk(TargetSequence& sequence, std::span<const int32_t> token_ids) {
-  const auto rows = static_cast<int64_t>(token_ids.size());
-  reserve(sequence, rows);
-  std::ranges::copy(token_ids, metadata_.i32(input_ids_).begin());
-  upload_metadata(sequence, rows);
+  const StepPart part{.sequence = &sequence, .token_ids = token_ids};
+  const StepShape shape{.num_rows = static_cast<int64_t>(token_ids.size())};
+  check_range("rows of a prefill pass", shape.num_rows, options_.prefill_chunk);
+  reserve({&part, 1});
+  prefill_.fill({&part, 1}, shape, 0);
+  prefill_.upload(stream_);
   stream_.run([&](CommandList& cmd) {
     model_.forward(cmd,
-                   {.input_ids = metadata_.tensor(input_ids_).rows(0, rows),
-                    .view = step_view(rows),
+                   {.input_ids = prefill_.host_token_ids(shape.num_rows),
+                    .view = prefill_.view(shape),
                     .update = StateUpdate::kInPlace,
                     .precision = options_.prefill_precision},
                    caches_);
   });
-  sequence.num_tokens_ += rows;
+  sequence.num_tokens_ += shape.num_rows;
   sequence.num_commit_ = 0;
+}
+
+void TargetRunner::finish_prefill(int64_t num_rows) {
+  stream_.run([&](CommandList& cmd) {
+    pick(cmd, num_rows - 1, 1);
+    read_back(cmd, 1);
+    if (num_rows == 1) return;
+    for (const Tensor& tensor : {model_.hidden(), model_.residual()})
+      cmd.copy(tensor.rows(num_rows - 1, 1).view(), tensor.rows(0, 1).view());
+  });
 }
 
 void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> token_ids, const ChunkFn& on_chunk) {
@@ -227,87 +217,130 @@ void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> to
     prefill_chunk(sequence, token_ids.subspan(begin, static_cast<size_t>(rows)));
     if (on_chunk) on_chunk(first, rows);
   }
-  stream_.run([&](CommandList& cmd) {
-    pick(cmd, rows - 1, 1);
-    read_back(cmd);
-    if (rows == 1) return;
-    for (const Tensor& tensor : {model_.hidden(), model_.residual()})
-      cmd.copy(tensor.rows(rows - 1, 1).view(), tensor.rows(0, 1).view());
-  });
+  finish_prefill(rows);
 }
 
-void TargetRunner::record_decode(CommandList& cmd) const {
-  model_.forward(cmd, {.input_ids = metadata_.tensor(input_ids_).rows(0, 1), .view = step_view(1)}, caches_);
-  pick(cmd, 0, 1);
-  read_back(cmd);
-}
-
-void TargetRunner::record_verify(CommandList& cmd, const Tensor& block_token_ids) const {
-  const int64_t rows = block_token_ids.dim(0);
-  const int64_t drafts = rows - 1;
-  if (options_.override_drafts) {
-    ops::override_tokens(cmd, metadata_.tensor(forced_).rows(0, drafts), block_token_ids.rows(1, drafts));
+void TargetRunner::record_step(CommandList& cmd, const StepShape& shape, const Tensor& block_token_ids) const {
+  const Tensor host_token_ids = step_.host_token_ids(shape.num_rows);
+  const Tensor token_ids = block_token_ids ? token_ids_.rows(0, shape.num_rows) : host_token_ids;
+  if (block_token_ids) {
+    ops::dispatch(cmd, SelectTokens{.host_token_ids = host_token_ids,
+                                    .source = block_token_ids.reshape({block_token_ids.shape().num_elements()}),
+                                    .source_rows = step_.source_rows(shape.num_rows),
+                                    .token_ids = token_ids});
   }
-  model_.forward(cmd, {.input_ids = block_token_ids, .view = step_view(rows), .update = StateUpdate::kRecord}, caches_);
-  pick(cmd, 0, rows);
-  ops::accept_greedy(cmd, block_token_ids.rows(1, drafts).reshape({1, drafts}), picks_.rows(0, rows).reshape({1, rows}),
-                     num_accepted_);
-  read_back(cmd);
+  model_.forward(cmd, {.input_ids = token_ids, .view = step_.view(shape), .update = shape.update}, caches_);
+  pick(cmd, 0, shape.num_rows);
+  if (shape.update == StateUpdate::kRecord) {
+    ops::dispatch(cmd, AcceptDrafts{.token_ids = token_ids,
+                                    .target_token_ids = picks_.rows(0, shape.num_rows),
+                                    .query_start_loc = step_.query_start_loc(shape.num_sequences),
+                                    .num_accepted = num_accepted_.rows(0, shape.num_sequences)});
+  }
+  read_back(cmd, shape.num_rows);
 }
 
-const Program& TargetRunner::decode_program() {
-  if (!decode_program_) decode_program_ = backend_.record("target step", [this](CommandList& cmd) { record_decode(cmd); });
-  return decode_program_;
-}
-
-const Program& TargetRunner::verify_program(const Tensor& block_token_ids) {
-  const std::tuple key{block_token_ids.dim(0), block_token_ids.address()};
-  auto found = verify_programs_.find(key);
-  if (found == verify_programs_.end()) {
-    const auto record = [this, block_token_ids](CommandList& cmd) { record_verify(cmd, block_token_ids); };
-    found = verify_programs_.emplace(key, backend_.record("verify, " + std::to_string(block_token_ids.dim(0)) + " rows", record))
-                .first;
+const Program& TargetRunner::program(const StepShape& shape, const Tensor& block_token_ids) {
+  const ProgramKey key{shape, block_token_ids ? block_token_ids.address() : DeviceAddress{}};
+  auto found = programs_.find(key);
+  if (found == programs_.end()) {
+    const std::string label = std::string(shape.update == StateUpdate::kInPlace ? "target step, " : "verify, ") +
+                              std::to_string(shape.num_rows) + " rows of " + std::to_string(shape.num_sequences);
+    const auto record = [this, shape, block_token_ids](CommandList& cmd) { record_step(cmd, shape, block_token_ids); };
+    found = programs_.emplace(key, backend_.record(label, record)).first;
   }
   return found->second;
 }
 
-void TargetRunner::prepare(const Tensor& block_token_ids, int64_t num_drafts) {
-  decode_program();
-  if (num_drafts > 0) verify_program(block_token_ids.rows(0, 1 + num_drafts));
+void TargetRunner::prepare(const Tensor& block_token_ids, int64_t num_sequences, int64_t num_drafts) {
+  const int64_t bucket = batch_bucket(num_sequences);
+  if (num_drafts == 0) {
+    program({.num_sequences = bucket, .num_rows = bucket}, {});
+  } else {
+    program({.num_sequences = bucket, .num_rows = bucket * (1 + num_drafts), .update = StateUpdate::kRecord}, block_token_ids);
+  }
+}
+
+void TargetRunner::check_parts(std::span<const StepPart> parts, const Tensor& block_token_ids) const {
+  check_range("sequences of a step", static_cast<int64_t>(parts.size()), options_.max_sequences);
+  for (const StepPart& part : parts) {
+    check_range("rows of a sequence in a step", static_cast<int64_t>(part.token_ids.size()), options_.max_verify_rows);
+    if (!block_token_ids && std::ranges::find(part.token_ids, -1) != part.token_ids.end()) {
+      throw Error(ErrorCode::kInvalidArgument, "a step without a drafter's token ids needs all of them from the host");
+    }
+  }
+}
+
+void TargetRunner::stage(std::span<const StepPart> parts, const Tensor& block_token_ids) {
+  check_parts(parts, block_token_ids);
+  reserve(parts);
+  staged_.clear();
+  int64_t num_rows = 0;
+  for (const StepPart& part : parts) {
+    const auto rows = static_cast<int64_t>(part.token_ids.size());
+    staged_.push_back({.sequence = part.sequence, .first_row = num_rows, .num_rows = rows});
+    num_rows += rows;
+  }
+  const auto num_parts = static_cast<int64_t>(parts.size());
+  const int64_t bucket = batch_bucket(num_parts);
+  const bool is_plain = num_rows == num_parts && !block_token_ids;
+  staged_shape_ = {.num_sequences = bucket,
+                   .num_rows = row_bucket(num_rows, bucket),
+                   .update = is_plain ? StateUpdate::kInPlace : StateUpdate::kRecord};
+  staged_block_ = block_token_ids;
+  step_.fill(parts, staged_shape_, block_token_ids ? block_token_ids.row_stride() : 0);
+}
+
+void TargetRunner::run() {
+  if (staged_.empty()) throw Error(ErrorCode::kInvalidState, "no step is staged");
+  step_.upload(stream_);
+  stream_.run(program(staged_shape_, staged_block_));
+  if (staged_shape_.update == StateUpdate::kRecord) return;
+  for (const Staged& part : staged_) {
+    part.sequence->num_tokens_ += 1;
+    part.sequence->num_commit_ = 0;
+  }
+}
+
+std::vector<StepResult> TargetRunner::finish() {
+  const std::span<const int32_t> picks = wait_for_picks();
+  const std::span<const int32_t> counts = accepted_counts();
+  std::vector<StepResult> results;
+  for (size_t i = 0; i < staged_.size(); ++i) {
+    const Staged& part = staged_[i];
+    const auto rows = picks.subspan(static_cast<size_t>(part.first_row), static_cast<size_t>(part.num_rows));
+    StepResult& result = results.emplace_back(std::vector<int32_t>(rows.begin(), rows.end()));
+    if (staged_shape_.update == StateUpdate::kInPlace) continue;
+    result.num_accepted = counts[i];
+    part.sequence->num_commit_ = result.num_accepted + 1;
+    part.sequence->num_tokens_ += result.num_accepted + 1;
+  }
+  staged_.clear();
+  return results;
+}
+
+void TargetRunner::keep_rows(TargetSequence& sequence, const StepResult& result, int64_t num_keep) {
+  check_range("rows to keep", num_keep, static_cast<int64_t>(result.target_token_ids.size()));
+  sequence.num_tokens_ += num_keep - sequence.num_commit_;
+  sequence.num_commit_ = static_cast<int32_t>(num_keep);
 }
 
 void TargetRunner::decode(TargetSequence& sequence, int32_t token_id) {
-  reserve(sequence, 1);
-  metadata_.i32(input_ids_)[0] = token_id;
-  upload_metadata(sequence, 1);
-  stream_.run(decode_program());
-  sequence.num_tokens_ += 1;
-  sequence.num_commit_ = 0;
+  const StepPart part{.sequence = &sequence, .token_ids = {&token_id, 1}};
+  stage({&part, 1}, {});
+  run();
 }
 
 void TargetRunner::verify(TargetSequence& sequence, const Tensor& block_token_ids) {
-  const int64_t rows = block_token_ids.dim(0);
-  if (rows < 2 || rows > kMaxVerifyRows) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        {.what = "rows of a verify step", .expected = "2 .. " + std::to_string(kMaxVerifyRows), .got = std::to_string(rows)});
-  }
-  reserve(sequence, rows);
-  upload_metadata(sequence, rows);
-  stream_.run(verify_program(block_token_ids));
-}
-
-VerifyResult TargetRunner::finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep) {
-  const std::span<const int32_t> read = wait_for_outputs();
-  VerifyResult result{.target_token_ids = {read.begin(), read.begin() + num_rows}, .num_accepted = read[kMaxVerifyRows]};
-  sequence.num_commit_ = num_keep > 0 ? static_cast<int32_t>(num_keep) : result.num_accepted + 1;
-  sequence.num_tokens_ += sequence.num_commit_;
-  return result;
+  const std::vector<int32_t> on_device(static_cast<size_t>(block_token_ids.dim(0)), -1);
+  const StepPart part{.sequence = &sequence, .token_ids = on_device};
+  stage({&part, 1}, block_token_ids.reshape({1, block_token_ids.dim(0)}));
+  run();
 }
 
 std::vector<int32_t> TargetRunner::read_picks(int64_t num_rows) {
-  const std::span<const int32_t> read = wait_for_outputs();
-  return {read.begin(), read.begin() + num_rows};
+  const auto picks = wait_for_picks().first(static_cast<size_t>(num_rows));
+  return {picks.begin(), picks.end()};
 }
 
 }  // namespace foretoken

@@ -1,4 +1,5 @@
-// The target model with its caches: prefill in chunks, plain one-row steps, verify steps of up to 16 rows, as replayed Programs.
+// The target model with its caches: prefill in chunks, and steps over many sequences at once (plain rows, and verify rows of up
+// to 16 per sequence) as replayed Programs.
 #pragma once
 
 #include <cstdint>
@@ -10,63 +11,50 @@
 
 #include "cache/metadata_buffer.h"
 #include "cache/paged_kv_cache.h"
-#include "cache/recurrent_state_store.h"
 #include "models/target_model.h"
+#include "speculative/step_metadata.h"
+#include "speculative/target_sequence.h"
 
 namespace foretoken {
 
 struct TargetRunnerOptions {
-  int64_t max_seq_len = 0;      // tokens of a sequence, drafts included
-  int32_t max_sequences = 1;    // alive at once
-  int64_t prefill_chunk = 512;  // rows of one prefill pass
+  int64_t max_seq_len = 0;       // tokens of a sequence, drafts included
+  int32_t max_sequences = 1;     // alive at once, and in one step: 1 .. kMaxBatch
+  int64_t num_kv_blocks = 0;     // of the KV cache; 0: enough for max_sequences of max_seq_len
+  int64_t prefill_chunk = 512;   // rows of one prefill pass
+  int64_t max_verify_rows = 16;  // of one sequence in a step, 1 .. kMaxVerifyRows
+  int64_t num_parked_rows = 0;   // rows of hidden states behind those of the passes, for the caller
   LinearPrecision prefill_precision = LinearPrecision::kExact;
   DType cache_dtype = DType::kBF16;      // F32, BF16 or E4M3 with the scales of kv_scales
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   int32_t block_size = 16;
-  bool keep_logits = false;      // write the logits of every row (self-check, tests) instead of picks only
-  bool override_drafts = false;  // verify steps replace drafts by forced_token_ids() where those are not -1
+  bool keep_logits = false;  // write the logits of every row (self-check, tests) instead of picks only
 };
 
-/// Target-side memory of one sequence; returns it when destroyed. The runner must outlive it.
-class TargetSequence {
- public:
-  TargetSequence(BlockTable blocks, RecurrentStateStore& states, int32_t state_slot);
-  ~TargetSequence();
-  TargetSequence(TargetSequence&& other) noexcept;
-  TargetSequence& operator=(TargetSequence&&) = delete;
-
-  /// Tokens in the cache.
-  [[nodiscard]] int64_t num_tokens() const { return num_tokens_; }
-
- private:
-  friend class TargetRunner;
-  BlockTable blocks_;
-  RecurrentStateStore* states_;  // null: moved from
-  int32_t state_slot_;
-  int64_t num_tokens_ = 0;
-  int32_t num_commit_ = 0;  // recorded rows of the last verify step that the next step adds to the states
-};
-
-/// Outcome of a verify step.
-struct VerifyResult {
+/// Outcome of a step for one sequence.
+struct StepResult {
   std::vector<int32_t> target_token_ids;  // the target's pick after each row
-  int32_t num_accepted = 0;
+  int32_t num_accepted = 0;               // drafts that held; the rows up to the last of them are part of the sequence now
 };
 
-/// Works on one stream, one step at a time. Row results lie in fixed tensors until the next step.
+/// Works on one stream, one step at a time. Row results lie in fixed tensors until the next pass. A sequence's bits do not depend
+/// on what else is in a step.
 class TargetRunner {
  public:
   static constexpr int64_t kMaxVerifyRows = 16;
 
-  /// Weights are views that must outlive it. Reserves all memory. Where the device has no fused LM head for this weight (see
-  /// TargetModel::fused_pick), steps write logits and pick from those: the same ids. Throws Unsupported when the backend lacks an
-  /// operator, before anything is allocated; OutOfMemory.
+  /// Weights are views that must outlive it, like `round`: the metadata of a round, on which it declares its fields and which the
+  /// caller allocates before the first step. Reserves all other memory. Where the device has no fused LM head for this weight
+  /// (see TargetModel::fused_pick), steps write logits and pick from those: the same ids. Throws InvalidArgument (options);
+  /// Unsupported when the backend lacks an operator, before anything is allocated; OutOfMemory.
   TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfig& config, const TargetWeights& weights,
-               const TargetRunnerOptions& options);
+               const TargetRunnerOptions& options, MetadataBuffer& round);
 
   [[nodiscard]] const TargetModel& model() const { return model_; }
   [[nodiscard]] const TargetRunnerOptions& options() const { return options_; }
+  [[nodiscard]] PagedKvCache& kv_cache() { return kv_cache_; }
   [[nodiscard]] const PagedKvCache& kv_cache() const { return kv_cache_; }
+  [[nodiscard]] RecurrentStateStore& states() { return states_; }
   [[nodiscard]] const RecurrentStateStore& states() const { return states_; }
 
   /// An empty sequence with room for `budget_tokens`. Throws OutOfMemory when caches or state slots are used up.
@@ -78,72 +66,83 @@ class TargetRunner {
   /// Feeds prompt tokens in chunks (states advance in place), and leaves the pick after the last token in row 0 of picks(), its
   /// hidden states in row 0 of model().hidden() and residual(). Token ids must be in the vocabulary (InvalidArgument).
   void prefill(TargetSequence& sequence, std::span<const int32_t> token_ids, const ChunkFn& on_chunk);
+  /// One pass of prefill: at most prefill_chunk tokens, without a pick.
+  void prefill_chunk(TargetSequence& sequence, std::span<const int32_t> token_ids);
+  /// After the last chunk of a prompt, of `num_rows` rows: pick and hidden states of its last row -> row 0.
+  void finish_prefill(int64_t num_rows);
 
-  /// Feeds one token on the plain one-row path; its pick is in row 0 of picks().
+  /// Writes the next step's metadata; whoever uploads the round's buffer first takes it along. `block_token_ids`
+  /// [sequences, 1 + max_drafts] I32 is where the drafter puts ids that the host does not know; absent when all are known. Throws
+  /// InvalidArgument (no rows, too many, an id the host must know is missing), OutOfMemory (a sequence that outgrows its budget
+  /// and finds no block), with nothing changed.
+  void stage(std::span<const StepPart> parts, const Tensor& block_token_ids);
+  /// Runs the staged step: the plain path where every sequence has one row, otherwise a verify step.
+  void run();
+  /// The round's only read-back: what came of each part. Accepted rows become part of their sequences.
+  std::vector<StepResult> finish();
+  /// Where a caller decides: of the last step's rows of `sequence`, the first `num_keep` are part of it.
+  static void keep_rows(TargetSequence& sequence, const StepResult& result, int64_t num_keep);
+
+  // Steps of one sequence.
+
+  /// Feeds one token on the plain path; its pick is in row 0 of picks().
   void decode(TargetSequence& sequence, int32_t token_id);
-
-  /// Runs the newest token and its drafts, `block_token_ids` [1 + K] I32 on the device, and accepts greedily on the device.
-  /// `finish_verify` must follow before the next step of this sequence.
+  /// Runs the newest token and its drafts, `block_token_ids` [1 + K] I32 on the device; `finish` must follow.
   void verify(TargetSequence& sequence, const Tensor& block_token_ids);
-  /// The round's only read-back: the picks after the step's `num_rows` rows and how many drafts held. The accepted rows become
-  /// part of the sequence, or the first `num_keep` where a caller decides (0: as accepted).
-  VerifyResult finish_verify(TargetSequence& sequence, int64_t num_rows, int64_t num_keep = 0);
-
   /// Reads the first `num_rows` picks; waits.
   [[nodiscard]] std::vector<int32_t> read_picks(int64_t num_rows);
 
-  /// Greedy pick after each row, [16] I32.
+  /// Greedy pick after each row of the last pass, [rows of a step] I32.
   [[nodiscard]] const Tensor& picks() const { return picks_; }
-  /// [16, vocab_size] F32; absent unless keep_logits, or where picks need them.
+  /// [rows of a step, vocab_size] F32; absent unless keep_logits, or where picks need them.
   [[nodiscard]] const Tensor& logits() const { return logits_; }
-  /// Forced drafts of the next verify step, host side, [15]; -1 keeps a draft. Used with override_drafts.
-  [[nodiscard]] std::span<int32_t> forced_token_ids() { return metadata_.i32(forced_); }
 
-  /// Builds the Programs of a plain step and of a verify step of 1 + num_drafts rows.
-  void prepare(const Tensor& block_token_ids, int64_t num_drafts);
+  /// Builds the Programs of steps in which `num_sequences` have one row each, or 1 + num_drafts.
+  void prepare(const Tensor& block_token_ids, int64_t num_sequences, int64_t num_drafts);
 
  private:
-  void declare_metadata(GpuBackend& backend);
+  /// A part of the staged step.
+  struct Staged {
+    TargetSequence* sequence;
+    int64_t first_row;
+    int64_t num_rows;
+  };
+  using ProgramKey = std::tuple<StepShape, DeviceAddress>;  // and the address of the drafter's token ids
+
   void allocate_outputs(GpuBackend& backend);
   [[nodiscard]] bool writes_logits() const { return options_.keep_logits || !model_.fused_pick(); }
-  [[nodiscard]] StepView step_view(int64_t rows) const;
-  void upload_metadata(const TargetSequence& sequence, int64_t rows);
+  void check_parts(std::span<const StepPart> parts, const Tensor& block_token_ids) const;
+  void reserve(std::span<const StepPart> parts);
   void pick(CommandList& cmd, int64_t first_row, int64_t num_rows) const;
-  void read_back(CommandList& cmd) const;
-  /// What the last step read back, once it is there.
-  [[nodiscard]] std::span<const int32_t> wait_for_outputs();
-  void record_decode(CommandList& cmd) const;
-  void record_verify(CommandList& cmd, const Tensor& block_token_ids) const;
-  const Program& decode_program();
-  const Program& verify_program(const Tensor& block_token_ids);
-  void reserve(TargetSequence& sequence, int64_t rows);
-  void prefill_chunk(TargetSequence& sequence, std::span<const int32_t> token_ids);
+  void read_back(CommandList& cmd, int64_t num_rows) const;
+  /// Picks that the last pass read back, once they are there.
+  [[nodiscard]] std::span<const int32_t> wait_for_picks();
+  [[nodiscard]] std::span<const int32_t> accepted_counts() const;
+  void record_step(CommandList& cmd, const StepShape& shape, const Tensor& block_token_ids) const;
+  const Program& program(const StepShape& shape, const Tensor& block_token_ids);
 
   GpuBackend& backend_;
   Stream& stream_;
   TargetRunnerOptions options_;
+  int64_t max_step_rows_;
   TargetModel model_;
   PagedKvCache kv_cache_;
   RecurrentStateStore states_;
   TargetCaches caches_;
-  MetadataBuffer metadata_;
-  MetadataBuffer::Field input_ids_;        // [max_rows]
-  MetadataBuffer::Field positions_;        // [max_rows]
-  MetadataBuffer::Field slot_mapping_;     // [max_rows]
-  MetadataBuffer::Field query_start_loc_;  // [2]
-  MetadataBuffer::Field seq_lens_;         // [1]
-  MetadataBuffer::Field state_slots_;      // [1]
-  MetadataBuffer::Field num_commit_;       // [1]
-  MetadataBuffer::Field forced_;           // [15]
-  MetadataBuffer::Field block_table_;      // [1, max_blocks_per_seq], uploaded as far as it is used
+  MetadataBuffer prefill_metadata_;
+  StepMetadata prefill_;
+  StepMetadata step_;
+  std::vector<Staged> staged_;
+  StepShape staged_shape_;
+  Tensor staged_block_;
   Buffer outputs_;
   Buffer read_back_;  // what the host reads of outputs_, in memory of its own: every step ends with that copy
   Buffer logits_memory_;
-  Tensor picks_;         // [16] I32
-  Tensor num_accepted_;  // [1] I32, behind the picks, so one read-back takes both
+  Tensor token_ids_;     // [rows of a step] I32, fed
+  Tensor num_accepted_;  // [sequences] I32
+  Tensor picks_;         // [rows of a step] I32, behind the counts, so one read-back takes both
   Tensor logits_;
-  Program decode_program_;
-  std::map<std::tuple<int64_t, DeviceAddress>, Program> verify_programs_;  // by rows and address of the token ids
+  std::map<ProgramKey, Program> programs_;
 };
 
 }  // namespace foretoken

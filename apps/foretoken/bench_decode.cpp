@@ -128,7 +128,6 @@ int run_bench_decode(const Options& options) {
   engine_options.max_speculative_tokens = wanted.max_depth();
   engine_options.require_speculation =
       wanted.max_depth() > 0 && (options.has("speculative-tokens") || options.has("force-accept"));
-  engine_options.override_drafts = !wanted.forced_accepts.empty();
   engine_options.draft_precision = draft_precision_options(options);
   Engine engine(std::move(engine_options));
   if (!engine.can_speculate()) wanted.depths.clear();

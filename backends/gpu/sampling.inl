@@ -1,4 +1,4 @@
-// argmax, accept_greedy, override_tokens, embedding, random_fill, and the fill of command lists.
+// argmax, select_tokens, accept_drafts, embedding, random_fill, and the fill of command lists.
 #pragma once
 
 #include "backends/gpu/memory_params.h"
@@ -26,23 +26,28 @@ __global__ void __launch_bounds__(kArgmaxThreads) argmax(const ArgmaxParams p) {
   if (threadIdx.x == 0) pointer<int32_t>(p.token_ids)[blockIdx.x] = best.index < 0 ? 0 : best.index;
 }
 
-__global__ void __launch_bounds__(kTokenThreads) accept_greedy(const AcceptGreedyParams p) {
+__global__ void __launch_bounds__(kTokenThreads) select_tokens(const SelectTokensParams p) {
   begin_kernel();
-  const uint32_t b = blockIdx.x * kTokenThreads + threadIdx.x;
-  if (b >= p.num_sequences) return;
-  const auto* drafts = pointer<const int32_t>(p.draft_token_ids) + b * p.draft_stride;
-  const auto* targets = pointer<const int32_t>(p.target_token_ids) + b * p.target_stride;
-  uint32_t accepted = 0;
-  while (accepted < p.num_drafts && drafts[accepted] == targets[accepted]) ++accepted;
-  pointer<int32_t>(p.num_accepted)[b] = static_cast<int32_t>(accepted);
+  const uint32_t t = blockIdx.x * kTokenThreads + threadIdx.x;
+  if (t >= p.num_tokens) return;
+  const int32_t host_id = pointer<const int32_t>(p.host_token_ids)[t];
+  const int32_t row = pointer<const int32_t>(p.source_rows)[t];
+  const bool exists = row >= 0 && static_cast<uint32_t>(row) < p.num_sources;
+  const int32_t device_id = exists ? pointer<const int32_t>(p.source)[row] : -1;
+  pointer<int32_t>(p.token_ids)[t] = host_id >= 0 ? host_id : device_id;
 }
 
-__global__ void __launch_bounds__(kTokenThreads) override_tokens(const OverrideTokensParams p) {
+__global__ void __launch_bounds__(kTokenThreads) accept_drafts(const AcceptDraftsParams p) {
   begin_kernel();
-  const uint64_t i = uint64_t{blockIdx.x} * kTokenThreads + threadIdx.x;
-  if (i >= p.num_tokens) return;
-  const int32_t forced = pointer<const int32_t>(p.forced)[i];
-  if (forced >= 0) pointer<int32_t>(p.token_ids)[i] = forced;
+  const uint64_t b = uint64_t{blockIdx.x} * kTokenThreads + threadIdx.x;
+  if (b >= p.num_sequences) return;
+  const int32_t first = pointer<const int32_t>(p.query_start_loc)[b];
+  const int32_t num_drafts = pointer<const int32_t>(p.query_start_loc)[b + 1] - first - 1;
+  const auto* drafts = pointer<const int32_t>(p.token_ids) + first + 1;
+  const auto* targets = pointer<const int32_t>(p.target_token_ids) + first;
+  int32_t accepted = 0;
+  while (accepted < num_drafts && drafts[accepted] == targets[accepted]) ++accepted;
+  pointer<int32_t>(p.num_accepted)[b] = accepted;
 }
 
 __global__ void __launch_bounds__(kEmbeddingThreads) embedding(const EmbeddingParams p) {

@@ -20,22 +20,23 @@ struct ArgmaxParams {
   uint64_t vocab_size;
 };
 
-/// A thread per sequence.
-struct AcceptGreedyParams {
-  uint64_t draft_token_ids;   // [B, K]
-  uint64_t target_token_ids;  // [B, K+1]
-  uint64_t num_accepted;      // [B]
-  uint64_t draft_stride;
-  uint64_t target_stride;
-  uint32_t num_sequences;
-  uint32_t num_drafts;
+/// A thread per token.
+struct SelectTokensParams {
+  uint64_t host_token_ids;  // [T]
+  uint64_t source;          // [N]
+  uint64_t source_rows;     // [T]
+  uint64_t token_ids;       // [T]
+  uint32_t num_tokens;
+  uint32_t num_sources;
 };
 
-/// A thread per token.
-struct OverrideTokensParams {
-  uint64_t forced;     // [K]
-  uint64_t token_ids;  // [K], updated
-  uint64_t num_tokens;
+/// A thread per sequence.
+struct AcceptDraftsParams {
+  uint64_t token_ids;         // [T]
+  uint64_t target_token_ids;  // [T]
+  uint64_t query_start_loc;   // [B+1]
+  uint64_t num_accepted;      // [B]
+  uint64_t num_sequences;
 };
 
 /// grid: rows.

@@ -3,18 +3,22 @@
 #include "core/ops/activations.h"
 
 namespace foretoken {
-const OpSchema& AcceptGreedy::schema() {
-  static const OpSchema schema = OpSchema("accept_greedy")
-                                     .in("draft_token_ids", {"B", "K"}, kI32Only)
-                                     .strided()
-                                     .in("target_token_ids", {"B", "K+1"}, kI32Only)
-                                     .strided()
-                                     .out("num_accepted", {"B"}, kI32Only);
+
+const OpSchema& SelectTokens::schema() {
+  static const OpSchema schema = OpSchema("select_tokens")
+                                     .in("host_token_ids", {"T"}, kI32Only)
+                                     .in("source", {"N"}, kI32Only)
+                                     .in("source_rows", {"T"}, kI32Only)
+                                     .out("token_ids", {"T"}, kI32Only);
   return schema;
 }
 
-const OpSchema& OverrideTokens::schema() {
-  static const OpSchema schema = OpSchema("override_tokens").in("forced", {"K"}, kI32Only).in_out("token_ids", {"K"}, kI32Only);
+const OpSchema& AcceptDrafts::schema() {
+  static const OpSchema schema = OpSchema("accept_drafts")
+                                     .in("token_ids", {"T"}, kI32Only)
+                                     .in("target_token_ids", {"T"}, kI32Only)
+                                     .in("query_start_loc", {"B+1"}, kI32Only)
+                                     .out("num_accepted", {"B"}, kI32Only);
   return schema;
 }
 

@@ -35,7 +35,7 @@ struct OpList {
 using AllOps =
     OpList<Embedding, RmsNorm, AddRmsNorm, MtpInput, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
            QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp, MoeExpertsDown,
-           AcceptGreedy, OverrideTokens, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
+           SelectTokens, AcceptDrafts, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
 
 /// Calls `visitor(OpTag<Op>{})` for every operator.
 template <class Visitor>

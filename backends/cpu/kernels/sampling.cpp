@@ -1,4 +1,4 @@
-// Argmax, greedy acceptance, embedding rows and random weights.
+// Argmax, the token ids of a step, embedding rows and random weights.
 #include "backends/cpu/kernels/sampling_params.h"
 
 #include "backends/cpu/kernels/kernels.h"
@@ -47,19 +47,24 @@ void argmax(const ArgmaxParams& p, uint32_t begin, uint32_t end) {
   }
 }
 
-void accept_greedy(const AcceptGreedyParams& p, uint32_t begin, uint32_t end) {
-  for (size_t b = begin; b < end; ++b) {
-    const int32_t* drafts = p.draft_token_ids + b * p.draft_stride;
-    const int32_t* targets = p.target_token_ids + b * p.target_stride;
-    size_t accepted = 0;
-    while (accepted < p.num_drafts && drafts[accepted] == targets[accepted]) ++accepted;
-    p.num_accepted[b] = static_cast<int32_t>(accepted);
+void select_tokens(const SelectTokensParams& p, uint32_t begin, uint32_t end) {
+  for (size_t t = begin; t < end; ++t) {
+    const int32_t row = p.source_rows[t];
+    const bool exists = row >= 0 && static_cast<size_t>(row) < p.num_sources;
+    const int32_t device_id = exists ? p.source[row] : -1;
+    p.token_ids[t] = p.host_token_ids[t] >= 0 ? p.host_token_ids[t] : device_id;
   }
 }
 
-void override_tokens(const OverrideTokensParams& p, uint32_t begin, uint32_t end) {
-  for (size_t i = begin; i < end; ++i) {
-    if (p.forced[i] >= 0) p.token_ids[i] = p.forced[i];
+void accept_drafts(const AcceptDraftsParams& p, uint32_t begin, uint32_t end) {
+  for (size_t b = begin; b < end; ++b) {
+    const int32_t first = p.query_start_loc[b];
+    const int32_t num_drafts = p.query_start_loc[b + 1] - first - 1;
+    const int32_t* drafts = p.token_ids + first + 1;
+    const int32_t* targets = p.target_token_ids + first;
+    int32_t accepted = 0;
+    while (accepted < num_drafts && drafts[accepted] == targets[accepted]) ++accepted;
+    p.num_accepted[b] = accepted;
   }
 }
 
@@ -107,8 +112,8 @@ void random_fill(const RandomFillParams& p, uint32_t begin, uint32_t end) {
 
 constexpr KernelEntry kEntries[] = {
     kernel_entry<ArgmaxParams, argmax>("argmax"),
-    kernel_entry<AcceptGreedyParams, accept_greedy>("accept_greedy"),
-    kernel_entry<OverrideTokensParams, override_tokens>("override_tokens"),
+    kernel_entry<SelectTokensParams, select_tokens>("select_tokens"),
+    kernel_entry<AcceptDraftsParams, accept_drafts>("accept_drafts"),
     kernel_entry<EmbeddingParams, embedding>("embedding"),
     kernel_entry<RandomFillParams, random_fill>("random_fill"),
 };

@@ -17,20 +17,21 @@ struct ArgmaxParams {
   size_t vocab_size;
 };
 
-/// Items are sequences.
-struct AcceptGreedyParams {
-  const int32_t* draft_token_ids;   // [B, K]
-  const int32_t* target_token_ids;  // [B, K+1]
-  int32_t* num_accepted;            // [B]
-  size_t draft_stride;
-  size_t target_stride;
-  size_t num_drafts;
+/// Items are rows.
+struct SelectTokensParams {
+  const int32_t* host_token_ids;  // [T]
+  const int32_t* source;          // [N]
+  const int32_t* source_rows;     // [T]
+  int32_t* token_ids;             // [T]
+  size_t num_sources;
 };
 
-/// Items are ids.
-struct OverrideTokensParams {
-  const int32_t* forced;  // [K]
-  int32_t* token_ids;     // [K], updated
+/// Items are sequences.
+struct AcceptDraftsParams {
+  const int32_t* token_ids;         // [T]
+  const int32_t* target_token_ids;  // [T]
+  const int32_t* query_start_loc;   // [B+1]
+  int32_t* num_accepted;            // [B]
 };
 
 /// Items are rows.

@@ -1,4 +1,4 @@
-// argmax, accept_greedy, override_tokens, embedding, random_fill.
+// argmax, select_tokens, accept_drafts, embedding, random_fill.
 #include <cmath>
 
 #include "backends/cpu/cpu_ops.h"
@@ -22,22 +22,25 @@ void add_token_ops(OpTable& table, const KernelModule& module) {
            accesses_of(op));
   });
 
-  table.add<AcceptGreedy>(
-      "cpu", [kernel = module.resolve<AcceptGreedyParams>("accept_greedy")](CommandList& cmd, const AcceptGreedy& op) {
-        kernel(cmd, items(dimension(op.draft_token_ids, 0)),
-               {.draft_token_ids = pointer<const int32_t>(op.draft_token_ids),
-                .target_token_ids = pointer<const int32_t>(op.target_token_ids),
-                .num_accepted = pointer<int32_t>(op.num_accepted),
-                .draft_stride = stride(op.draft_token_ids),
-                .target_stride = stride(op.target_token_ids),
-                .num_drafts = dimension(op.draft_token_ids, 1)},
+  table.add<SelectTokens>(
+      "cpu", [kernel = module.resolve<SelectTokensParams>("select_tokens")](CommandList& cmd, const SelectTokens& op) {
+        kernel(cmd, items(dimension(op.token_ids, 0)),
+               {.host_token_ids = pointer<const int32_t>(op.host_token_ids),
+                .source = pointer<const int32_t>(op.source),
+                .source_rows = pointer<const int32_t>(op.source_rows),
+                .token_ids = pointer<int32_t>(op.token_ids),
+                .num_sources = dimension(op.source, 0)},
                accesses_of(op));
       });
 
-  table.add<OverrideTokens>(
-      "cpu", [kernel = module.resolve<OverrideTokensParams>("override_tokens")](CommandList& cmd, const OverrideTokens& op) {
-        kernel(cmd, items(dimension(op.forced, 0)),
-               {.forced = pointer<const int32_t>(op.forced), .token_ids = pointer<int32_t>(op.token_ids)}, accesses_of(op));
+  table.add<AcceptDrafts>(
+      "cpu", [kernel = module.resolve<AcceptDraftsParams>("accept_drafts")](CommandList& cmd, const AcceptDrafts& op) {
+        kernel(cmd, items(dimension(op.num_accepted, 0)),
+               {.token_ids = pointer<const int32_t>(op.token_ids),
+                .target_token_ids = pointer<const int32_t>(op.target_token_ids),
+                .query_start_loc = pointer<const int32_t>(op.query_start_loc),
+                .num_accepted = pointer<int32_t>(op.num_accepted)},
+               accesses_of(op));
       });
 }
 

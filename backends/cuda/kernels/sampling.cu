@@ -7,8 +7,8 @@ namespace foretoken::cuda {
 void add_sampling_kernels(gpu::KernelList& list) {
   using namespace gpu;
   list.push_back(kernel_entry("argmax", argmax, kArgmaxThreads));
-  list.push_back(kernel_entry("accept_greedy", accept_greedy, kTokenThreads));
-  list.push_back(kernel_entry("override_tokens", override_tokens, kTokenThreads));
+  list.push_back(kernel_entry("select_tokens", select_tokens, kTokenThreads));
+  list.push_back(kernel_entry("accept_drafts", accept_drafts, kTokenThreads));
   list.push_back(kernel_entry("embedding", embedding, kEmbeddingThreads));
   list.push_back(weight_maker_entry("random_fill", random_fill, kRandomThreads));
   list.push_back(kernel_entry("copy", gpu::copy, kCopyThreads));

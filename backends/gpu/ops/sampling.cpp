@@ -1,4 +1,4 @@
-// argmax, accept_greedy, override_tokens, embedding, random_fill.
+// argmax, select_tokens, accept_drafts, embedding, random_fill.
 #include "backends/gpu/sampling_params.h"
 
 #include <cmath>
@@ -23,24 +23,28 @@ void add_token_ops(OpTable& table, const KernelModule& module) {
            accesses_of(op));
   });
 
-  table.add<AcceptGreedy>(
-      "gpu", [kernel = module.resolve<AcceptGreedyParams>("accept_greedy")](CommandList& cmd, const AcceptGreedy& op) {
-        const uint32_t num_sequences = extent(op.draft_token_ids, 0);
-        kernel(cmd, Grid{ceil_div(num_sequences, kTokenThreads)},
-               {.draft_token_ids = op.draft_token_ids.address(),
-                .target_token_ids = op.target_token_ids.address(),
-                .num_accepted = op.num_accepted.address(),
-                .draft_stride = stride(op.draft_token_ids),
-                .target_stride = stride(op.target_token_ids),
-                .num_sequences = num_sequences,
-                .num_drafts = extent(op.draft_token_ids, 1)},
+  table.add<SelectTokens>(
+      "gpu", [kernel = module.resolve<SelectTokensParams>("select_tokens")](CommandList& cmd, const SelectTokens& op) {
+        const uint32_t num_tokens = extent(op.token_ids, 0);
+        kernel(cmd, Grid{ceil_div(num_tokens, kTokenThreads)},
+               {.host_token_ids = op.host_token_ids.address(),
+                .source = op.source.address(),
+                .source_rows = op.source_rows.address(),
+                .token_ids = op.token_ids.address(),
+                .num_tokens = num_tokens,
+                .num_sources = extent(op.source, 0)},
                accesses_of(op));
       });
 
-  table.add<OverrideTokens>(
-      "gpu", [kernel = module.resolve<OverrideTokensParams>("override_tokens")](CommandList& cmd, const OverrideTokens& op) {
-        kernel(cmd, Grid{ceil_div(extent(op.forced, 0), kTokenThreads)},
-               {.forced = op.forced.address(), .token_ids = op.token_ids.address(), .num_tokens = extent(op.forced, 0)},
+  table.add<AcceptDrafts>(
+      "gpu", [kernel = module.resolve<AcceptDraftsParams>("accept_drafts")](CommandList& cmd, const AcceptDrafts& op) {
+        const uint32_t num_sequences = extent(op.num_accepted, 0);
+        kernel(cmd, Grid{ceil_div(num_sequences, kTokenThreads)},
+               {.token_ids = op.token_ids.address(),
+                .target_token_ids = op.target_token_ids.address(),
+                .query_start_loc = op.query_start_loc.address(),
+                .num_accepted = op.num_accepted.address(),
+                .num_sequences = num_sequences},
                accesses_of(op));
       });
 }

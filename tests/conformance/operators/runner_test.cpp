@@ -310,7 +310,7 @@ TEST(Expectations, AKnownFailureIsExpectedAndItsPassIsNot) {
 TEST(Report, IsJson) {
   ReferenceBackend backend(reference_table());
   size_t seen = 0;
-  ConformanceOptions options{.op = "override_tokens"};
+  ConformanceOptions options{.op = "select_tokens"};
   options.seen = [&seen](const ConformanceEntry&) { ++seen; };
   const ConformanceReport report = run_conformance(backend, options);
   const auto json = nlohmann::json::parse(report.to_json());

@@ -118,7 +118,7 @@ TEST_P(Bf16DeviceTest, EveryDepthGivesTheSameIdsAndLogits) {
 
 TEST_P(Bf16DeviceTest, ForcedAcceptCountsAndPausesChangeNothing) {
   TestModelOptions forced = options();
-  forced.override_drafts = forced.self_check = true;
+  forced.self_check = true;
   TestModel model(*backend_, GetParam(), forced);
   GenerationOptions options{.max_tokens = 100, .num_speculative_tokens = 0};
   const std::vector<int32_t> plain = model.generator().generate(prompt(30), options).output_token_ids;

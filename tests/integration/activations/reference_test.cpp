@@ -69,7 +69,7 @@ TEST_P(Bf16ReferenceTest, AVerifyStepGivesTheLogitsOfPlainSteps) {
         {.next_token_ids = runner.picks().rows(0, 1), .hidden = runner.model().hidden().rows(0, 1), .num_drafts = kDrafts},
         *state);
     runner.verify(sequence, block_token_ids);
-    static_cast<void>(runner.finish_verify(sequence, 1 + kDrafts));
+    static_cast<void>(runner.finish());
     model.stream().download(block_token_ids.view(), std::as_writable_bytes(std::span(block)));
     verified = model.read(runner.logits().rows(0, 1 + kDrafts));
   }

@@ -22,7 +22,8 @@ class Loaded {
         model_(load_model(*backend_, Checkpoint(data_path(name)), load_model_config(data_path(name)))) {}
 
   [[nodiscard]] std::string refusal_of_runner(const TargetRunnerOptions& options = kRunner) {
-    return refusal([&] { TargetRunner(*backend_, *stream_, model_.config, model_.target, options); });
+    MetadataBuffer round;
+    return refusal([&] { TargetRunner(*backend_, *stream_, model_.config, model_.target, options, round); });
   }
   [[nodiscard]] std::string refusal_of_head() {
     return refusal([&] {
@@ -82,9 +83,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Missing{"rope_table", "tiny-dense", true}, Missing{"rms_norm", "tiny-dense", true},
                       Missing{"add_rms_norm", "tiny-dense", true}, Missing{"qk_norm_rope_cache", "tiny-dense", true},
                       Missing{"gated_attention", "tiny-dense", true}, Missing{"causal_conv1d_silu", "tiny-dense", false},
-                      Missing{"gated_delta_rule", "tiny-dense", false}, Missing{"accept_greedy", "tiny-dense", false},
-                      Missing{"moe_route", "tiny-moe", true}, Missing{"moe_experts_up", "tiny-moe", true},
-                      Missing{"moe_experts_down", "tiny-moe", true}),
+                      Missing{"gated_delta_rule", "tiny-dense", false}, Missing{"select_tokens", "tiny-dense", false},
+                      Missing{"accept_drafts", "tiny-dense", false}, Missing{"moe_route", "tiny-moe", true},
+                      Missing{"moe_experts_up", "tiny-moe", true}, Missing{"moe_experts_down", "tiny-moe", true}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(MissingOperator, WithoutArgmaxThereMustBeAFusedLmHead) {
@@ -96,13 +97,6 @@ TEST(MissingOperator, WithoutArgmaxThereMustBeAFusedLmHead) {
   Loaded neither("tiny-dense", {.no_operator = {"argmax", "linear_argmax"}});
   EXPECT_THAT(neither.refusal_of_runner(), HasSubstr("argmax on gated device: no implementation"));
   EXPECT_THAT(neither.refusal_of_head(), HasSubstr("argmax on gated device: no implementation"));
-}
-
-TEST(MissingOperator, OverridesAreNeededOnlyWhenAskedFor) {
-  Loaded loaded("tiny-dense", {.no_operator = {"override_tokens"}});
-  TargetRunnerOptions overriding = kRunner;
-  overriding.override_drafts = true;
-  EXPECT_THAT(loaded.refusal_of_runner(overriding), HasSubstr("override_tokens on gated device"));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_P(ExactnessTest, EveryDepthGivesTheSameIdsAndLogits) {
 
 /// Accept counts 0 .. K in any order, with rounds without drafts between rounds with many.
 TEST_P(ExactnessTest, ForcedAcceptCountsAndPausesChangeNothing) {
-  TestModel model(*backend_, GetParam(), {.override_drafts = true, .self_check = true});
+  TestModel model(*backend_, GetParam(), {.self_check = true});
   std::mt19937_64 random(11);
   for (int64_t i : {1, 25, 30, 32}) {
     const GenerationResult plain = model.generator().generate(prompt(i), {.max_tokens = 150, .num_speculative_tokens = 0});
@@ -68,7 +68,7 @@ TEST_P(ExactnessTest, ForcedAcceptCountsAndPausesChangeNothing) {
 }
 
 TEST_P(ExactnessTest, ForcedAcceptCountsAreTheCountsThatAreReported) {
-  TestModel model(*backend_, GetParam(), {.override_drafts = true});
+  TestModel model(*backend_, GetParam());
   const std::vector<int32_t> ids = prompt(25);
   GenerationOptions options{.max_tokens = 60, .num_speculative_tokens = 0};
   const std::vector<int32_t> plain = model.generator().generate(ids, options).output_token_ids;
@@ -82,7 +82,7 @@ TEST_P(ExactnessTest, ForcedAcceptCountsAreTheCountsThatAreReported) {
 }
 
 TEST_P(ExactnessTest, AForcedRunLeavesNothingToTheNext) {
-  TestModel model(*backend_, GetParam(), {.override_drafts = true});
+  TestModel model(*backend_, GetParam());
   const std::vector<int32_t> ids = prompt(25);
   const GenerationResult before = model.generate(ids, 4);
   GenerationOptions options{.max_tokens = 5, .num_speculative_tokens = 4};

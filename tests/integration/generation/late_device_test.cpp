@@ -28,7 +28,7 @@ TEST_P(LateDeviceTest, TheWholeLoopGivesTheGoldenTextAndAcceptance) {
 TEST_P(LateDeviceTest, PausesAndForcedAcceptCountsGiveThePlainText) {
   const auto backend = make_late_backend({.num_threads = 1}, {.seed = 4});
   const Golden golden(GetParam() + ".golden.safetensors");
-  TestModel model(*backend, GetParam(), {.override_drafts = true});
+  TestModel model(*backend, GetParam());
   const std::vector<int32_t> prompt = golden.i32("prompt_30");
   GenerationOptions options{.max_tokens = 80, .num_speculative_tokens = 0};
   const std::vector<int32_t> plain = model.generator().generate(prompt, options).output_token_ids;

@@ -24,7 +24,7 @@ class LimitsTest : public ::testing::Test {
 
 /// Every token of a text in turn is the stop token, all drafts right: the end falls on each place of a block.
 TEST_F(LimitsTest, AStopTokenEndsTheTextAtEachPlaceOfABlock) {
-  TestModel model(*backend_, "tiny-dense", {.override_drafts = true});
+  TestModel model(*backend_, "tiny-dense");
   const std::vector<int32_t> text = plain(model, 25, 40);
   for (size_t end = 0; end < 14; ++end) {
     const auto first = std::ranges::find(text, text[end]) - text.begin();
@@ -38,7 +38,7 @@ TEST_F(LimitsTest, AStopTokenEndsTheTextAtEachPlaceOfABlock) {
 }
 
 TEST_F(LimitsTest, AStopTokenThatIsOnlyDraftedEndsNothing) {
-  TestModel model(*backend_, "tiny-dense", {.override_drafts = true});
+  TestModel model(*backend_, "tiny-dense");
   const std::vector<int32_t> text = plain(model, 25, 40);
   // Forcing 0 accepts drafts text[n] + 1, which must not end the text.
   std::vector<int32_t> stops;
@@ -52,7 +52,7 @@ TEST_F(LimitsTest, AStopTokenThatIsOnlyDraftedEndsNothing) {
 }
 
 TEST_F(LimitsTest, MaxTokensCutsTheTextExactlyAndNotTheDepth) {
-  TestModel model(*backend_, "tiny-dense", {.override_drafts = true});
+  TestModel model(*backend_, "tiny-dense");
   const std::vector<int32_t> text = plain(model, 25, 40);
   for (int64_t max_tokens = 1; max_tokens <= 13; ++max_tokens) {
     GenerationOptions options{.max_tokens = max_tokens, .num_speculative_tokens = 5};
@@ -72,7 +72,7 @@ TEST_F(LimitsTest, TheContextLimitEndsTheTextInsideABlock) {
   const std::vector<int32_t> ids = prompt(25);
   for (int64_t room = 1; room <= 20; ++room) {
     const int64_t context = static_cast<int64_t>(ids.size()) + room;
-    TestModel model(*backend_, "tiny-dense", {.max_seq_len = context, .override_drafts = true});
+    TestModel model(*backend_, "tiny-dense", {.max_seq_len = context});
     const GenerationResult expected = model.generator().generate(ids, {.max_tokens = 100, .num_speculative_tokens = 0});
     EXPECT_EQ(static_cast<int64_t>(expected.output_token_ids.size()), room);
     for (int64_t depth : {1, 4, 15}) {
@@ -99,9 +99,6 @@ TEST_F(LimitsTest, BadRequestsAreRefusedAndLeaveNothing) {
   EXPECT_THROW(static_cast<void>(model.generate(ids, 16)), Error);
   EXPECT_THROW(static_cast<void>(model.generate(ids, -1)), Error);
   EXPECT_THROW(static_cast<void>(model.generate(ids, 3, 0)), Error);
-  GenerationOptions forced;
-  forced.forced.pattern = {1};
-  EXPECT_THROW(static_cast<void>(model.generator().generate(ids, forced)), Error);
   EXPECT_EQ(backend_->allocated_bytes(), allocated);
   EXPECT_EQ(model.runner().states().num_free(), 1);
   EXPECT_FALSE(model.generate(ids, 3, 8).output_token_ids.empty());
@@ -128,7 +125,7 @@ TEST_F(LimitsTest, TheDrafterHoldsEachPairKeyOfTheCommittedTextOnce) {
         {.next_token_ids = model.runner().picks().rows(0, fresh), .hidden = hidden.rows(0, fresh), .num_drafts = drafts}, *state);
     EXPECT_EQ(model.proposer().num_rows(*state), committed - 1 + drafts - 1);
     model.runner().verify(sequence, block);
-    const VerifyResult result = model.runner().finish_verify(sequence, drafts + 1);
+    const StepResult result = model.runner().finish().front();
     model.proposer().after_verify(result.num_accepted, *state);
     EXPECT_EQ(model.proposer().last_pair_key(*state), committed - 2);
     EXPECT_EQ(sequence.num_tokens(), committed + result.num_accepted);

@@ -39,9 +39,8 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                            .prefill_precision = options.prefill_precision,
                                            .cache_dtype = options.cache_dtype,
                                            .activation_dtype = options.activation_dtype,
-                                           .keep_logits = options.keep_logits || options.self_check,
-                                           .override_drafts = options.override_drafts};
-  runner_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options);
+                                           .keep_logits = options.keep_logits || options.self_check};
+  runner_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options, round_);
   proposer_ =
       std::make_unique<MtpProposer>(backend, loaded_.config, *loaded_.mtp, loaded_.target.embed_tokens, loaded_.target.lm_head,
                                     MtpProposerOptions{.max_seq_len = options.max_seq_len,
@@ -52,11 +51,11 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
                                                        .measure_log_probabilities = options.log_probabilities});
+  round_.allocate(backend);
   generator_ = std::make_unique<Generator>(backend, *stream_, *runner_, proposer_.get());
   if (!options.self_check) return;
-  TargetRunnerOptions shadow_options = runner_options;
-  shadow_options.override_drafts = false;
-  shadow_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, shadow_options);
+  shadow_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options, shadow_round_);
+  shadow_round_.allocate(backend);
   generator_->enable_self_check(*shadow_);
 }
 

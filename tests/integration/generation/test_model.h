@@ -26,7 +26,6 @@ struct TestModelOptions {
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;
   bool keep_logits = false;
-  bool override_drafts = false;
   bool self_check = false;  // with a second runner; implies keep_logits
   bool log_probabilities = false;
 };
@@ -59,6 +58,8 @@ class TestModel {
   GpuBackend& backend_;
   LoadedModel loaded_;
   std::unique_ptr<Stream> stream_;
+  MetadataBuffer round_;
+  MetadataBuffer shadow_round_;
   std::unique_ptr<TargetRunner> runner_;
   std::unique_ptr<TargetRunner> shadow_;
   std::unique_ptr<MtpProposer> proposer_;

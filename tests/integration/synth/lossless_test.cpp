@@ -88,11 +88,8 @@ class SynthTest : public ::testing::TestWithParam<Cut> {
   /// Rows of `columns` values; keeps the error found as a property of the test.
   void expect_close(const std::string& what, std::span<const float> got, std::span<const float> expected, int64_t columns);
 
-  const TestModelOptions options_{.cache_dtype = GetParam().cache_dtype,
-                                  .max_seq_len = kContext + 72,
-                                  .keep_logits = true,
-                                  .override_drafts = true,
-                                  .log_probabilities = true};
+  const TestModelOptions options_{
+      .cache_dtype = GetParam().cache_dtype, .max_seq_len = kContext + 72, .keep_logits = true, .log_probabilities = true};
   std::unique_ptr<GpuBackend> backend_ = open_cpu();
   TestModel model_{*backend_, GetParam().spec, options_};
   std::vector<int32_t> prompt_ = random_ids(kContext, model_.config().vocab_size, 7);
@@ -152,10 +149,12 @@ void SynthTest::expect_reference_verify(ReferenceState& reference, TargetSequenc
   const auto verify = [&] {
     model_.stream().upload(std::as_bytes(std::span(fed)), block.view());
     runner.verify(sequence, block);
-    return runner.finish_verify(sequence, kRows, kKeep);
+    StepResult result = std::move(runner.finish().front());
+    TargetRunner::keep_rows(sequence, result, kKeep);
+    return result;
   };
 
-  const VerifyResult first = verify();
+  const StepResult first = verify();
   const auto hidden = reference.verify(fed, kContext, 0);
   expect_close("hidden states of a verify step", model_.read(runner.model().hidden().rows(0, kRows)), hidden, config.hidden_size);
   const std::vector<float> logits = reference.logits(kRows);

@@ -99,7 +99,7 @@ std::vector<float> ReferenceState::verify(std::span<const int32_t> token_ids, in
   buffer.i32(fields_.query_start_loc)[1] = static_cast<int32_t>(rows);
   buffer.i32(fields_.seq_lens)[0] = static_cast<int32_t>(first_position + rows);
   buffer.i32(fields_.num_commit)[0] = static_cast<int32_t>(num_commit);
-  buffer.upload(*stream_, fields_.block_table, static_cast<size_t>(kv_cache_.config().max_blocks_per_seq));
+  buffer.upload(*stream_);
 
   const StepView view{.positions = buffer.tensor(fields_.positions).rows(0, rows),
                       .slot_mapping = buffer.tensor(fields_.slot_mapping).rows(0, rows),

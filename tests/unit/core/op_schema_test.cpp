@@ -67,9 +67,9 @@ TEST_F(SchemaTest, NamesStridedRowsWhereTheyMayNotBe) {
 }
 
 TEST_F(SchemaTest, EvaluatesSumsAndProducts) {
-  AcceptGreedy accept{.draft_token_ids = i32({2, 3}), .target_token_ids = i32({2, 3}), .num_accepted = i32({2})};
-  EXPECT_EQ(message_of(accept), "accept_greedy: target_token_ids has 3 in dimension 1, expected K+1=4");
-  accept.target_token_ids = i32({2, 4});
+  AcceptDrafts accept{.token_ids = i32({6}), .target_token_ids = i32({6}), .query_start_loc = i32({2}), .num_accepted = i32({2})};
+  EXPECT_EQ(message_of(accept), "accept_drafts: query_start_loc has 2 in dimension 0, expected B+1=3");
+  accept.query_start_loc = i32({3});
   EXPECT_EQ(message_of(accept), "");
 
   GatedAttention attention;

@@ -42,17 +42,19 @@ TEST_P(SamplingTest, ArgmaxTakesTheLowestIdAndNeverNaN) {
 }
 
 TEST_P(SamplingTest, AcceptsTheLeadingAgreement) {
-  const Ints drafts(DType::kI32, {4, 2}, {1, 2, 1, 9, 9, 2, 1, 2}),
-      targets(DType::kI32, {4, 3}, {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 0});
-  const Ints accepted = ints({-1, -1, -1, -1});
-  DirectList(GetParam(), 1).run(AcceptGreedy{.draft_token_ids = drafts, .target_token_ids = targets, .num_accepted = accepted});
-  EXPECT_EQ(accepted.values(), (std::vector<int32_t>{2, 1, 0, 2}));
+  // Four sequences of three rows, one of one row, one without any, and padding.
+  const Ints fed = ints({7, 1, 2, 7, 1, 9, 7, 9, 2, 7, 1, 2, 7, 3}), targets = ints({1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 0, 5, 3});
+  const Ints starts = ints({0, 3, 6, 9, 12, 13, 13}), accepted = ints({-1, -1, -1, -1, -1, -1});
+  DirectList(GetParam(), 1)
+      .run(AcceptDrafts{.token_ids = fed, .target_token_ids = targets, .query_start_loc = starts, .num_accepted = accepted});
+  EXPECT_EQ(accepted.values(), (std::vector<int32_t>{2, 1, 0, 2, 0, 0}));
 }
 
-TEST_P(SamplingTest, OverridesOnlyWhereForced) {
-  const Ints forced = ints({-1, 0, 7}), tokens = ints({4, 5, 6});
-  DirectList(GetParam()).run(OverrideTokens{.forced = forced, .token_ids = tokens});
-  EXPECT_EQ(tokens.values(), (std::vector<int32_t>{4, 0, 7}));
+TEST_P(SamplingTest, SelectsTheHostsTokenWhereItHasOne) {
+  const Ints host = ints({-1, 0, 7, -1, -1}), source = ints({4, 5, 6}), rows = ints({2, 1, 0, 3, -1});
+  const Ints tokens = ints({0, 0, 0, 0, 0});
+  DirectList(GetParam()).run(SelectTokens{.host_token_ids = host, .source = source, .source_rows = rows, .token_ids = tokens});
+  EXPECT_EQ(tokens.values(), (std::vector<int32_t>{6, 0, 7, -1, -1}));
 }
 
 TEST_P(SamplingTest, EmbeddingCopiesRowsAndMarksBadIds) {
