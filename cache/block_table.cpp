@@ -43,6 +43,24 @@ bool BlockTable::reserve(int64_t num_positions) {
   return true;
 }
 
+void BlockTable::share(std::span<const int32_t> blocks) {
+  const size_t held = blocks_.size();
+  if (held + blocks.size() > static_cast<size_t>(max_blocks_)) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "blocks of a sequence",
+                                              .expected = "at most " + std::to_string(max_blocks_),
+                                              .got = std::to_string(held + blocks.size())});
+  }
+  try {
+    for (const int32_t block : blocks) {
+      pool_->add_reference(block);
+      blocks_.push_back(block);
+    }
+  } catch (...) {
+    truncate(static_cast<int64_t>(held) * block_size_);
+    throw;
+  }
+}
+
 void BlockTable::truncate(int64_t num_positions) {
   const int64_t needed = (num_positions + block_size_ - 1) / block_size_;
   while (static_cast<int64_t>(blocks_.size()) > needed) {

@@ -21,6 +21,9 @@ class BlockTable {
   /// Grows until `num_positions` positions have blocks. False, with nothing changed, when the pool has too few free blocks.
   /// Throws InvalidArgument beyond max_blocks.
   [[nodiscard]] bool reserve(int64_t num_positions);
+  /// Appends blocks that somebody else holds too, with one more reference on each; nobody may write their positions any more.
+  /// Throws InvalidArgument beyond max_blocks and InternalError for a block that is free; nothing is appended then.
+  void share(std::span<const int32_t> blocks);
   /// Gives back the blocks that the first `num_positions` positions do not need.
   void truncate(int64_t num_positions);
 

@@ -78,6 +78,43 @@ void PagedKvCache::set_scales(Stream& stream, std::span<const KvScales> scales) 
   stream.upload(std::as_bytes(scales), memory.slice(scales_offset(config_), scales.size_bytes()));
 }
 
+void PagedKvCache::check_block(int32_t block) const {
+  if (block >= 0 && block < config_.num_blocks) return;
+  throw Error(ErrorCode::kInvalidArgument, {.what = "block of a KV cache",
+                                            .expected = "0 .. " + std::to_string(config_.num_blocks - 1),
+                                            .got = std::to_string(block)});
+}
+
+void PagedKvCache::copy_block(Stream& stream, int32_t source, int32_t destination) const {
+  check_block(source);
+  check_block(destination);
+  if (source == destination) {
+    throw Error(ErrorCode::kInvalidArgument, "block " + std::to_string(source) + " of a KV cache cannot be copied to itself");
+  }
+  stream.run([&](CommandList& cmd) {
+    for (int64_t layer_idx = 0; layer_idx < config_.num_layers; ++layer_idx) {
+      const PagedKvView view = layer(layer_idx);
+      for (const Tensor& side : {view.k_cache, view.v_cache}) {
+        cmd.copy(side.rows(source, 1).view(), side.rows(destination, 1).view());
+      }
+    }
+  });
+}
+
+void PagedKvCache::append_views(std::span<const int32_t> blocks, std::vector<BufferView>& views) const {
+  for (const int32_t block : blocks) check_block(block);
+  for (int64_t layer_idx = 0; layer_idx < config_.num_layers; ++layer_idx) {
+    const PagedKvView view = layer(layer_idx);
+    for (const Tensor& side : {view.k_cache, view.v_cache}) {
+      for (size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
+        end = begin + 1;
+        while (end < blocks.size() && blocks[end] == blocks[end - 1] + 1) ++end;
+        views.push_back(side.rows(blocks[begin], static_cast<int64_t>(end - begin)).view());
+      }
+    }
+  }
+}
+
 BlockTable PagedKvCache::create_table() { return BlockTable(pool_, config_.block_size, config_.max_blocks_per_seq); }
 
 }  // namespace foretoken

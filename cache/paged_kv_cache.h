@@ -38,11 +38,19 @@ class PagedKvCache {
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
   /// An empty table over this cache's blocks. The cache must outlive it.
   [[nodiscard]] BlockTable create_table();
+  /// Copies block `source` of all layers to block `destination`, by work on `stream`. Throws InvalidArgument for blocks that do
+  /// not exist or are the same.
+  void copy_block(Stream& stream, int32_t source, int32_t destination) const;
+  /// Appends the memory of `blocks`, layer by layer, K before V, in the order given: the pieces may be cut elsewhere for other
+  /// blocks, their bytes have the same order. Throws InvalidArgument for a block that does not exist.
+  void append_views(std::span<const int32_t> blocks, std::vector<BufferView>& views) const;
   [[nodiscard]] size_t bytes() const { return memory_.bytes(); }
   /// Memory that `config` takes: K and V of all layers and blocks, and the scales of E4M3.
   [[nodiscard]] static size_t bytes_for(const PagedKvCacheConfig& config);
 
  private:
+  void check_block(int32_t block) const;
+
   PagedKvCacheConfig config_;
   BlockPool pool_;
   Buffer memory_;  // [num_layers, 2 (K, V), num_blocks, block_size, num_key_value_heads, head_dim], then scales [num_layers, 2]

@@ -1,5 +1,5 @@
 // Recurrent and convolution states of the gated delta net layers, one slot per sequence, with room for the rows that a verify
-// step records. Rolling back is not committing: no state is ever copied.
+// step records. Rolling back is not committing: no state is ever copied for it.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,28 @@ class RecurrentStateStore {
   [[nodiscard]] std::optional<int32_t> allocate(Stream& stream);
   /// Throws InternalError for a slot that is not in use.
   void release(int32_t slot);
+
+  /// num_commit of a sequence between a verify step and its read-back: nothing may be kept of its states then.
+  static constexpr int32_t kAcceptUnknown = -1;
+  /// Adds the first `num_commit` recorded rows to the states of `slot`, by work on `stream`, with the bits that the sequence's
+  /// next step would give them; the records are used up. Before states are copied to where they outlive the sequence. Throws
+  /// InvalidState for kAcceptUnknown, InvalidArgument for more rows than can be recorded.
+  void commit(Stream& stream, int32_t slot, int32_t num_commit);
+  /// Appends the memory of the states of `slot`, layer by layer, without records: state_bytes(config()) in all. Throws
+  /// InternalError for a slot that is not in use.
+  void append_views(int32_t slot, std::vector<BufferView>& views) const;
+  [[nodiscard]] static size_t state_bytes(const RecurrentStateConfig& config);
   [[nodiscard]] int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   [[nodiscard]] size_t bytes() const { return memory_.bytes(); }
   [[nodiscard]] static size_t bytes_for(const RecurrentStateConfig& config);
 
  private:
+  void check_in_use(int32_t slot) const;
+
   RecurrentStateConfig config_;
   std::vector<int32_t> free_;
-  Buffer memory_;  // per layer: conv_state, state, conv_record, key_record, delta_record, decay_record
+  Buffer
+      memory_;  // per layer: conv_state, state, conv_record, key_record, delta_record, decay_record; then what commit works with
 };
 
 }  // namespace foretoken
