@@ -114,7 +114,7 @@ TEST_F(CacheMemory, AFreshStateSlotIsZeroAlsoAfterUse) {
   EXPECT_FALSE(store.allocate(*stream_).has_value());
 }
 
-TEST_F(CacheMemory, MetadataArrivesInOneUpload) {
+TEST_F(CacheMemory, MetadataArrivesInOneUploadAndOnlyWhenWritten) {
   MetadataBuffer metadata;
   const auto positions = metadata.add(DType::kI32, {3});
   const auto slots = metadata.add(DType::kI64, {2});
@@ -123,16 +123,25 @@ TEST_F(CacheMemory, MetadataArrivesInOneUpload) {
   EXPECT_THROW(metadata.add(DType::kI32, {1}), Error);
   std::iota(metadata.i32(positions).begin(), metadata.i32(positions).end(), 5);
   metadata.i64(slots)[1] = -1;
-  metadata.i32(table)[2] = 9;
-  metadata.upload(*stream_, table, 3);
+  metadata.update(table, 1, std::array{8, 9});
+  metadata.upload(*stream_);
 
   std::array<int64_t, 2> slot_values{};
   stream_->download(metadata.tensor(slots).view(), std::as_writable_bytes(std::span(slot_values)));
   EXPECT_EQ(slot_values[1], -1);
-  std::array<int32_t, 3> table_values{};
-  stream_->download(metadata.tensor(table).view().slice(0, sizeof(table_values)),
-                    std::as_writable_bytes(std::span(table_values)));
-  EXPECT_EQ(table_values[2], 9);
+  std::array<int32_t, 8> table_values{};
+  const auto read_table = [&] {
+    stream_->download(metadata.tensor(table).view(), std::as_writable_bytes(std::span(table_values)));
+    return table_values[2];
+  };
+  EXPECT_EQ(read_table(), 9);
+  stream_->run([&](CommandList& cmd) { cmd.fill(metadata.tensor(table).view(), 7); });
+  metadata.update(table, 1, std::array{8, 9});
+  metadata.upload(*stream_);
+  EXPECT_EQ(read_table(), 7) << "nothing was written that was not there";
+  metadata.update(table, 0, std::array{1});
+  metadata.upload(*stream_);
+  EXPECT_EQ(read_table(), 9);
 }
 
 }  // namespace
