@@ -123,7 +123,8 @@ int64_t PrefixCache::advance_grid(int64_t num_grid_tokens, int64_t first_positio
 }
 
 bool PrefixCache::insert(Stream& stream, const PrefixSource& source, int32_t state_slot, const Tensor& hidden_row) {
-  if (!is_enabled()) return false;
+  const bool is_generated = source.num_grid_tokens < static_cast<int64_t>(source.token_ids.size());
+  if (!is_enabled() || (is_generated && !options_.reuse_generated)) return false;
   if (!is_recurrent_) {
     index_.insert(source);
     return true;

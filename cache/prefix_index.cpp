@@ -26,6 +26,7 @@ struct PrefixIndex::Node {
   std::vector<int32_t> token_ids;
   int64_t end = 0;  // tokens of the path, the node's included
   Origin origin = Origin::kGrid;
+  int64_t grid_end = 0;  // leading tokens of the path that are kGrid
   uint64_t hash = 0;
   BlockReference target;
   BlockReference draft;         // nothing where it has no settled row
@@ -112,15 +113,15 @@ PrefixIndex::Node* PrefixIndex::next(Node& parent, std::span<const int32_t> toke
 /// Takes the node for the best one when a sequence can resume with more tokens of its path.
 void PrefixIndex::consider(Node& node, std::span<const int32_t> token_ids, bool needs_draft, Candidate& best) const {
   if (node.parent == nullptr || (needs_draft && !node.has_draft)) return;
-  const auto last = static_cast<int64_t>(token_ids.size()) - 1;  // its row gives the first logits
   int64_t tokens = node.end;
   if (snapshot_pool_ != nullptr) {
-    if (!node.snapshot || tokens > last) return;
+    if (!node.snapshot || tokens == static_cast<int64_t>(token_ids.size())) return;
   } else {
-    tokens = std::min(tokens, needs_draft ? tokens - 1 : last);
+    tokens -= 1;
     if (node.origin == Origin::kGrid) tokens = tokens / options_.grid * options_.grid;
   }
-  if (tokens > best.num_tokens) best = {.node = &node, .num_tokens = tokens};
+  const auto rank = [](int64_t num_tokens, const Node* of) { return std::pair(num_tokens, of == nullptr ? 0 : of->grid_end); };
+  if (rank(tokens, &node) > rank(best.num_tokens, best.node)) best = {.node = &node, .num_tokens = tokens};
 }
 
 void PrefixIndex::consider_with_partial_children(Node& node, std::span<const int32_t> token_ids, bool needs_draft,
@@ -149,7 +150,7 @@ PrefixMatch PrefixIndex::lookup(std::span<const int32_t> token_ids, bool needs_d
       consider_with_partial_children(*other, token_ids, needs_draft, best);
     }
   }
-  if (best.node == nullptr) return {};
+  if (best.num_tokens == 0) return {};
   ++statistics_.num_hits;
   statistics_.num_hit_tokens += best.num_tokens;
   touch_path(best.node);
@@ -164,9 +165,7 @@ PrefixMatch PrefixIndex::match(const Candidate& candidate, bool needs_draft) con
 
   PrefixMatch result;
   result.num_tokens = candidate.num_tokens;
-  for (const Node* node : path) {
-    if (node->origin == Origin::kGrid) result.num_grid_tokens = std::min(node->end, candidate.num_tokens);
-  }
+  result.num_grid_tokens = std::min(candidate.node->grid_end, candidate.num_tokens);
   const auto num_target = static_cast<size_t>(blocks_for(candidate.num_tokens, options_.block_size));
   for (const Node* node : std::span(path).first(num_target)) {
     result.target_blocks.push_back(BlockReference::share(*target_.pool(), node->target.block()));
@@ -269,6 +268,7 @@ PrefixIndex::Node& PrefixIndex::add_child(Node& parent, std::span<const int32_t>
   node->token_ids.assign(token_ids.begin(), token_ids.end());
   node->end = parent.end + static_cast<int64_t>(token_ids.size());
   node->origin = origin;
+  node->grid_end = origin == Origin::kGrid ? node->end : parent.grid_end;
   node->hash = hash_of(parent, token_ids, origin);
   node->last_used = clock_;
   Node& child = *node;

@@ -86,8 +86,8 @@ class PrefixIndex {
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
   /// The longest usable prefix of `token_ids` that leaves at least the last token to compute. With recurrent state it ends at a
-  /// snapshot. Without, it ends on the grid (kGrid rows) or anywhere, and where drafter rows are wanted, in front of the last
-  /// token that matches, so that all of them are settled. `needs_draft`: only prefixes with drafter rows.
+  /// snapshot. Without, it ends on the grid (kGrid rows) or anywhere, but in front of the last token that matches, which settles
+  /// all its drafter rows. `needs_draft`: only prefixes with drafter rows; their length is the same as without.
   [[nodiscard]] PrefixMatch lookup(std::span<const int32_t> token_ids, bool needs_draft);
 
   /// A free snapshot for insert; where all are in use, the least recently used one that no match holds is dropped first. Nothing
