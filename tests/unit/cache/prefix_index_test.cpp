@@ -280,6 +280,7 @@ TEST_F(Prefix, SnapshotsGiveWayToNewerOnesAndTakeTheirRowsAlong) {
   const PrefixMatch third = index.lookup(ids(300, 9), true);
   const PrefixMatch fourth = index.lookup(ids(900, 9), true);
   EXPECT_FALSE(index.allocate_snapshot().has_value()) << "all are held by matches";
+  EXPECT_EQ(index.num_snapshots(), 4);
   held = PrefixMatch();
   EXPECT_TRUE(index.allocate_snapshot().has_value());
   EXPECT_EQ(index.lookup(ids(0, 9), true).num_tokens, 0);
