@@ -350,7 +350,7 @@ PrefixIndex::Node& PrefixIndex::next_victim(bool target_short, bool draft_short)
 }
 
 bool PrefixIndex::make_room(int64_t num_target_blocks, int64_t num_draft_blocks) {
-  if (num_available_target_blocks() < num_target_blocks || num_available_draft_blocks() < num_draft_blocks) return false;
+  if (!target_.can_free(num_target_blocks) || !draft_.can_free(num_draft_blocks)) return false;
   while (true) {
     const bool target_short = target_.num_free() < num_target_blocks;
     const bool draft_short = draft_.num_free() < num_draft_blocks;

@@ -129,6 +129,7 @@ class PrefixIndex {
     [[nodiscard]] bool is_last(const BlockReference& reference) const;
     [[nodiscard]] int64_t num_free() const { return pool_ == nullptr ? 0 : pool_->num_free(); }
     [[nodiscard]] int64_t num_available() const;
+    [[nodiscard]] bool can_free(int64_t blocks) const { return num_free() >= blocks || num_available() >= blocks; }
 
    private:
     BlockPool* pool_;

@@ -330,7 +330,7 @@ TEST_P(PrefixModel, RandomSequencesFindTheirRowsAndNobodyElses) {
   const bool roomy = GetParam().num_blocks > 10000;
   for (uint32_t seed = 1; seed <= 3 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Simulation(GetParam(), seed).run(roomy ? 1500 : 6000);
+    Simulation(GetParam(), seed).run(roomy ? 1000 : 4000);
   }
 }
 
