@@ -105,10 +105,9 @@ __global__ void __launch_bounds__(kNormThreads) mtp_input(const MtpInputParams p
   half.out_is_bf16 = p.out_is_bf16;
   norm_row(half, [&](uint64_t& row) {
     row = blockIdx.x;
-    if (is_hidden) return true;
-    const int32_t id = pointer<const int32_t>(p.ids)[blockIdx.x];
-    row = static_cast<uint32_t>(id);
-    return id >= 0 && static_cast<uint32_t>(id) < p.vocab_size;
+    const uint64_t indices = is_hidden ? p.hidden_rows : p.ids;
+    if (indices != 0) row = static_cast<uint32_t>(pointer<const int32_t>(indices)[blockIdx.x]);
+    return row < (is_hidden ? p.num_hidden : p.vocab_size);  // as unsigned, a negative one is too large
   });
 }
 

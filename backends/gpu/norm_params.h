@@ -33,18 +33,21 @@ struct RmsNormParams {
 struct MtpInputParams {
   uint64_t ids;             // [T] I32
   uint64_t table;           // [V, H]
-  uint64_t hidden;          // [T, H]
+  uint64_t hidden;          // [N, H]
+  uint64_t hidden_rows;     // [T] I32, or 0: row t
   uint64_t embedding_norm;  // [H] F32
   uint64_t hidden_norm;     // [H] F32
   uint64_t out;             // [T, 2 * H]
   uint64_t hidden_stride;
   uint64_t out_stride;
   uint32_t vocab_size;
+  uint32_t num_hidden;  // N
   uint32_t hidden_size;
   float eps;
   uint32_t table_is_bf16;
   uint32_t hidden_is_bf16;
   uint32_t out_is_bf16;
+  uint32_t reserved;
 };
 
 struct RopeTableParams {

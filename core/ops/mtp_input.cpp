@@ -1,5 +1,8 @@
 #include "core/ops/mtp_input.h"
 
+#include <string>
+
+#include "core/error.h"
 #include "core/ops/activations.h"
 
 namespace foretoken {
@@ -8,8 +11,10 @@ const OpSchema& MtpInput::schema() {
   static const OpSchema schema = OpSchema("mtp_input")
                                      .in("ids", {"T"}, kI32Only)
                                      .in("table", {"V", "H"}, kActivationDtypes)
-                                     .in("hidden", {"T", "H"}, kActivationDtypes)
+                                     .in("hidden", {"N", "H"}, kActivationDtypes)
                                      .strided()
+                                     .in("hidden_rows", {"T"}, kI32Only)
+                                     .optional()
                                      .in("embedding_norm", {"H"}, kF32Only)
                                      .in("hidden_norm", {"H"}, kF32Only)
                                      .out("out", {"T", "2*H"}, kActivationDtypes)
@@ -17,6 +22,13 @@ const OpSchema& MtpInput::schema() {
                                      .tolerance(DType::kF32, 1e-5)
                                      .tolerance(DType::kBF16, 1e-2);
   return schema;
+}
+
+void MtpInput::validate() const {
+  if (hidden_rows || hidden.dim(0) == ids.dim(0)) return;
+  throw Error(ErrorCode::kInvalidArgument, {.what = "mtp_input: rows of hidden without hidden_rows",
+                                            .expected = std::to_string(ids.dim(0)) + ", one for each id",
+                                            .got = std::to_string(hidden.dim(0))});
 }
 
 }  // namespace foretoken

@@ -62,18 +62,18 @@ void add_rms_norm(const AddRmsNormParams& p, uint32_t begin, uint32_t end) {
 void mtp_input(const MtpInputParams& p, uint32_t begin, uint32_t end) {
   for (size_t item = begin; item < end; ++item) {
     const size_t row = item / 2;
-    float* out = p.out + row * p.out_stride;
-    if (item % 2 == 1) {
-      normalise(p.hidden + row * p.hidden_stride, p.hidden_norm, p.eps, out + p.hidden_size, p.hidden_size);
-      continue;
-    }
-    const int32_t id = p.ids[row];
-    if (id < 0 || static_cast<size_t>(id) >= p.vocab_size) {
+    const bool is_hidden = item % 2 == 1;
+    float* out = p.out + row * p.out_stride + (is_hidden ? p.hidden_size : 0);
+    int64_t source = is_hidden ? static_cast<int64_t>(row) : p.ids[row];
+    if (is_hidden && p.hidden_rows != nullptr) source = p.hidden_rows[row];
+    if (source < 0 || static_cast<size_t>(source) >= (is_hidden ? p.num_hidden : p.vocab_size)) {
       for (size_t i = 0; i < p.hidden_size; ++i) out[i] = __builtin_nanf("");
       continue;
     }
-    const size_t first = static_cast<size_t>(id) * p.hidden_size;
-    if (p.table_is_bf16) {
+    const size_t first = static_cast<size_t>(source) * (is_hidden ? p.hidden_stride : p.hidden_size);
+    if (is_hidden) {
+      normalise(p.hidden + first, p.hidden_norm, p.eps, out, p.hidden_size);
+    } else if (p.table_is_bf16) {
       normalise(static_cast<const uint16_t*>(p.table) + first, p.embedding_norm, p.eps, out, p.hidden_size);
     } else {
       normalise(static_cast<const float*>(p.table) + first, p.embedding_norm, p.eps, out, p.hidden_size);

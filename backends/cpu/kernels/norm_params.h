@@ -39,13 +39,15 @@ struct AddRmsNormParams {
 struct MtpInputParams {
   const int32_t* ids;           // [T]
   const void* table;            // [V, H] F32 or BF16
-  const float* hidden;          // [T, H]
+  const float* hidden;          // [N, H]
+  const int32_t* hidden_rows;   // [T], or null: row t
   const float* embedding_norm;  // [H], zero-centred
   const float* hidden_norm;     // [H], zero-centred
   float* out;                   // [T, 2 * H]
   size_t hidden_stride;
   size_t out_stride;
   size_t vocab_size;
+  size_t num_hidden;  // N
   size_t hidden_size;
   bool table_is_bf16;
   float eps;

@@ -33,6 +33,7 @@ void reference(const MtpInput& op) {
   const HostTensor ids(op.ids);
   const HostTensor table(op.table);
   const HostTensor hidden(op.hidden);
+  const HostTensor hidden_rows(op.hidden_rows);
   const int64_t width = op.hidden.dim(1);
   const HostTensor embedding_half(op.out.columns(0, width));
   const HostTensor hidden_half(op.out.columns(width, width));
@@ -42,7 +43,9 @@ void reference(const MtpInput& op) {
     const bool known = id >= 0 && id < table.dim(0);
     for (int64_t h = 0; h < width; ++h) row[static_cast<size_t>(h)] = known ? table(id, h) : std::nan("");
     normalise_row(row, HostTensor(op.embedding_norm), op.eps, embedding_half, t);
-    for (int64_t h = 0; h < width; ++h) row[static_cast<size_t>(h)] = hidden(t, h);
+    const int64_t source = hidden_rows ? hidden_rows.integer(t) : t;
+    const bool exists = source >= 0 && source < hidden.dim(0);
+    for (int64_t h = 0; h < width; ++h) row[static_cast<size_t>(h)] = exists ? hidden(source, h) : std::nan("");
     normalise_row(row, HostTensor(op.hidden_norm), op.eps, hidden_half, t);
   }
 }

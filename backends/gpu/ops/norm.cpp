@@ -54,17 +54,20 @@ void add_mtp_input(OpTable& table, const KernelModule& module) {
            {.ids = op.ids.address(),
             .table = op.table.address(),
             .hidden = op.hidden.address(),
+            .hidden_rows = op.hidden_rows.address(),
             .embedding_norm = op.embedding_norm.address(),
             .hidden_norm = op.hidden_norm.address(),
             .out = op.out.address(),
             .hidden_stride = stride(op.hidden),
             .out_stride = stride(op.out),
             .vocab_size = extent(op.table, 0),
+            .num_hidden = extent(op.hidden, 0),
             .hidden_size = extent(op.table, 1),
             .eps = op.eps,
             .table_is_bf16 = is_bf16(op.table),
             .hidden_is_bf16 = is_bf16(op.hidden),
-            .out_is_bf16 = is_bf16(op.out)},
+            .out_is_bf16 = is_bf16(op.out),
+            .reserved = 0},
            accesses_of(op));
   });
 }
