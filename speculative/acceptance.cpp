@@ -48,12 +48,11 @@ void append_chunk(Stream& stream, const TargetRunner& runner, Walk& walk, std::s
   }
 }
 
-/// Drafts after the newest token, which lies in the first of the runner's picks with the hidden state before it in the first row.
-void draft(Stream& stream, const TargetRunner& runner, Walk& walk) {
-  const DraftRequest request{
-      .next_token_ids = runner.picks().rows(0, 1), .hidden = walk.hidden(runner.model()).rows(0, 1), .num_drafts = kDrafts};
-  const Tensor block = walk.proposer().propose(stream, request, *walk.state);
-  stream.download(block.rows(1, kDrafts).view(), std::as_writable_bytes(std::span(walk.drafts.emplace_back())));
+/// Drafts after the newest token; the hidden state before it lies in the first row.
+void draft(Stream& stream, const TargetRunner& runner, int32_t newest_token_id, Walk& walk) {
+  const DraftPart part{.state = walk.state.get(), .next_token_ids = {&newest_token_id, 1}, .num_drafts = kDrafts};
+  const Tensor block = walk.proposer().propose(stream, {&part, 1}, walk.hidden(runner.model()));
+  stream.download(block.at(0).rows(1, kDrafts).view(), std::as_writable_bytes(std::span(walk.drafts.emplace_back())));
   walk.proposer().after_verify(0, *walk.state);
 }
 
@@ -90,7 +89,7 @@ std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& run
   std::vector<int32_t> text = runner.read_picks(1);
   const auto is_stop = [&](int32_t id) { return std::ranges::find(stop_token_ids, id) != stop_token_ids.end(); };
   while (static_cast<int64_t>(text.size()) < limit && !is_stop(text.back())) {
-    for (Walk& walk : walks) draft(stream, runner, walk);
+    for (Walk& walk : walks) draft(stream, runner, text.back(), walk);
     runner.decode(sequence, text.back());
     text.push_back(runner.read_picks(1)[0]);
   }

@@ -1,9 +1,9 @@
-// Whoever guesses the next tokens of a sequence. The generation loop knows this interface only.
+// Whoever guesses the next tokens of sequences. The generation loop knows this interface only.
 //
 // Coordinates. t_0, t_1, ... are the committed tokens; h_k is the target's hidden state of token k. The drafter's row with pair
-// key k is built from (embedding of t_{k+1}, h_k), sits at RoPE position k+1 and predicts t_{k+2}. A proposer that holds the keys
-// 0 .. m-1 has m rows. Before it can draft for a sequence whose newest token t_{n-1} is not yet in the target's cache, it needs
-// keys up to n-2.
+// key k is built from (embedding of t_{k+1}, h_k), sits at RoPE position k+1 and predicts t_{k+2}. Before a proposer can draft
+// for a sequence whose newest token t_{n-1} is not yet in the target's cache, it is given the rows with the keys
+// first_missing_key(state) .. n-2, by append_rows and propose.
 #pragma once
 
 #include <memory>
@@ -30,11 +30,12 @@ class ProposerState {
 /// Which of the target's hidden states a proposer is fed.
 enum class HiddenKind : uint8_t { kPostNorm, kPreNorm };
 
-/// One call of propose, in device memory.
-struct DraftRequest {
-  Tensor next_token_ids;  // [R] I32: t_{k+1} of the R rows that the proposer lacks, the newest token last; R >= 1
-  Tensor hidden;          // [R, hidden_size] F32 or BF16: h_k of those rows
-  int64_t num_drafts = 1;
+/// One sequence of a propose: its rows from first_missing_key(state) on, and how many drafts it wants after them.
+struct DraftPart {
+  ProposerState* state = nullptr;
+  std::span<const int32_t> next_token_ids;  // t_{k+1} of the rows, the newest token last; at least one
+  int64_t first_hidden_row = 0;             // h_k of the rows: as many consecutive rows of `hidden`, from this one on
+  int64_t num_drafts = 1;                   // 0: the rows only
 };
 
 /// Rows taken out of a finished sequence, to be installed in another that starts with the same tokens.
@@ -53,10 +54,12 @@ class DraftProposer {
 
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual HiddenKind hidden_kind() const = 0;
-  /// Most drafts that one propose gives.
+  /// Most drafts that one propose gives a sequence.
   [[nodiscard]] virtual int64_t max_drafts() const = 0;
-  /// Most rows that one propose takes in; longer gaps go through append_rows first.
-  [[nodiscard]] virtual int64_t max_request_rows() const = 0;
+  /// Most sequences of one propose.
+  [[nodiscard]] virtual int64_t max_parts() const = 0;
+  /// Most rows that one propose takes in for a sequence; longer gaps go through append_rows first.
+  [[nodiscard]] virtual int64_t max_part_rows() const = 0;
   /// Most rows of one append_rows.
   [[nodiscard]] virtual int64_t max_append_rows() const = 0;
 
@@ -65,17 +68,20 @@ class DraftProposer {
   [[nodiscard]] virtual std::unique_ptr<ProposerState> alloc_state(int64_t budget_tokens) = 0;
 
   /// Appends a row for each of `next_token_ids` (host; [R]) with the hidden states [R, hidden_size] F32 or BF16: the prompt
-  /// during prefill, and long stretches without drafts. Pair keys continue where the state's rows end.
+  /// during prefill, and long stretches without drafts. Pair keys go on from first_missing_key.
   virtual void append_rows(Stream& stream, std::span<const int32_t> next_token_ids, const Tensor& hidden,
                            LinearPrecision precision, ProposerState& state) = 0;
 
-  /// Takes the request's rows in, drafts, and returns the device tensor [1 + num_drafts] I32 of the newest token and its drafts;
-  /// it keeps its address and holds until the next propose. Throws InvalidArgument outside the limits above and for a foreign
-  /// state.
-  [[nodiscard]] virtual Tensor propose(Stream& stream, const DraftRequest& request, ProposerState& state) = 0;
+  /// Takes the rows of all parts in, drafts for each, and returns the device tensor block_token_ids [at least max_parts,
+  /// 1 + max_drafts] I32: row b is the newest token of part b and its drafts, unspecified after its num_drafts. `hidden` is
+  /// [N, hidden_size] F32 or BF16, at the same few addresses in every call. A part's drafts, log-probabilities and cache rows
+  /// have the same bits alone and in any company. The tensor is the same in every call; its values hold until the next one.
+  /// Throws InvalidArgument outside the limits above, for a state given twice and for a foreign one; OutOfMemory when the cache
+  /// is full. No state has changed then.
+  [[nodiscard]] virtual Tensor propose(Stream& stream, std::span<const DraftPart> parts, const Tensor& hidden) = 0;
 
-  /// Log-probability of each draft of the last propose, [num_drafts] F32 on the device; absent unless measured, and
-  /// where the device cannot.
+  /// Log-probabilities of the drafts of the last propose, [max_drafts, parts] F32 on the device: row i holds those of draft i of
+  /// every part. Absent unless measured, and where the device cannot.
   [[nodiscard]] virtual Tensor log_probabilities() const = 0;
 
   /// After the target accepted `num_accepted` of the last propose's drafts: drops the rows that no committed token backs.
@@ -84,8 +90,12 @@ class DraftProposer {
 
   /// Rows held, drafted ones included until after_verify.
   [[nodiscard]] virtual int64_t num_rows(const ProposerState& state) const = 0;
+  /// Drafts that the last propose made for this sequence, until after_verify.
+  [[nodiscard]] virtual int64_t num_drafted(const ProposerState& state) const = 0;
   /// Pair key of the newest row; nothing while there is none.
   [[nodiscard]] virtual std::optional<int64_t> last_pair_key(const ProposerState& state) const = 0;
+  /// Pair key of the row that append_rows or propose takes next.
+  [[nodiscard]] virtual int64_t first_missing_key(const ProposerState& state) const = 0;
 
   /// Moves the rows out of a state, which is empty afterwards.
   [[nodiscard]] virtual DrafterKv take_kv(ProposerState& state) = 0;

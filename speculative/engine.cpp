@@ -196,13 +196,13 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
-                                                  loaded.draft_head.lm_head, options);
+                                                  loaded.draft_head.lm_head, options, loaded.round);
   loaded.round.allocate(*backend_);
   const TargetModel& target = loaded.runner.model();
   const Tensor& hidden = options.hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
-  loaded.proposer->prepare(loaded.runner.picks(), hidden, options.max_drafts);
+  loaded.proposer->prepare(hidden, 1, options.max_drafts);
   loaded.runner.prepare({}, 1, 0);
-  loaded.runner.prepare(loaded.proposer->block_token_ids().reshape({1, 1 + options.max_drafts}), 1, options.max_drafts);
+  loaded.runner.prepare(loaded.proposer->block_token_ids(), 1, options.max_drafts);
 }
 
 void Engine::note_fallbacks(const Loaded& loaded) {

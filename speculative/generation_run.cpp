@@ -57,11 +57,18 @@ void GenerationRun::append_prompt_rows(int64_t first_position, int64_t num_rows)
   }
 }
 
-Tensor GenerationRun::hidden_rows(int64_t first_row, int64_t num_rows) const {
+const Tensor& GenerationRun::hidden() const {
   const TargetModel& model = g_.runner_.model();
-  const Tensor& rows = g_.proposer_->hidden_kind() == HiddenKind::kPostNorm ? model.hidden() : model.residual();
-  const bool off_by_one = fault::active(Fault::kHiddenOffByOne) && first_row + num_rows < rows.dim(0);
-  return rows.rows(first_row + (off_by_one ? 1 : 0), num_rows);
+  return g_.proposer_->hidden_kind() == HiddenKind::kPostNorm ? model.hidden() : model.residual();
+}
+
+Tensor GenerationRun::hidden_rows(int64_t first_row, int64_t num_rows) const {
+  return hidden().rows(first_hidden_row(first_row, num_rows), num_rows);
+}
+
+int64_t GenerationRun::first_hidden_row(int64_t first_row, int64_t num_rows) const {
+  const bool off_by_one = fault::active(Fault::kHiddenOffByOne) && first_row + num_rows < hidden().dim(0);
+  return first_row + (off_by_one ? 1 : 0);
 }
 
 int64_t GenerationRun::depth() {
@@ -86,13 +93,15 @@ void GenerationRun::speculative_round(int64_t drafts) {
   flush_backlog();
   const auto fresh = static_cast<int64_t>(fresh_token_ids_.size());
   g_.stream_.record(*begin_event_);
-  const Tensor block = g_.proposer_->propose(
-      g_.stream_, {.next_token_ids = g_.runner_.picks().rows(0, fresh), .hidden = hidden_rows(0, fresh), .num_drafts = drafts},
-      *drafter_);
+  const DraftPart drafting{.state = drafter_.get(),
+                           .next_token_ids = fresh_token_ids_,
+                           .first_hidden_row = first_hidden_row(0, fresh),
+                           .num_drafts = drafts};
+  const Tensor block = g_.proposer_->propose(g_.stream_, {&drafting, 1}, hidden());
   g_.stream_.record(*draft_event_);
   const std::vector<int32_t> token_ids = step_token_ids(drafts);
   const StepPart part{.sequence = &sequence_, .token_ids = token_ids};
-  g_.runner_.stage({&part, 1}, block.reshape({1, 1 + drafts}));
+  g_.runner_.stage({&part, 1}, block);
   g_.runner_.run();
   g_.stream_.record(*verify_event_);
   const StepResult verified = std::move(g_.runner_.finish().front());

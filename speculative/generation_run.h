@@ -34,7 +34,10 @@ class GenerationRun {
   void plain_round();
   void park_fresh_rows();
   void flush_backlog();
+  /// The target's hidden states that the proposer is fed.
+  [[nodiscard]] const Tensor& hidden() const;
   [[nodiscard]] Tensor hidden_rows(int64_t first_row, int64_t num_rows) const;
+  [[nodiscard]] int64_t first_hidden_row(int64_t first_row, int64_t num_rows) const;
   /// Ids that the host gives to a verify step: the newest token, and -1 or a forced id for each draft.
   [[nodiscard]] std::vector<int32_t> step_token_ids(int64_t depth) const;
   /// Emits until the text ends; returns how many were emitted.

@@ -18,7 +18,7 @@ LayerDims supported_dims(const GpuBackend& backend, const ModelConfig& config, c
   ops::require_any<MtpInput, RopeTable>(backend, "mtp head");
   require_linear(backend, "mtp head: fc", weights.fc, dims.activation_dtype, {1, options.max_rows});
   require_layer(backend, "mtp head", dims, weights.layer, {1, options.max_rows});
-  require_lm_head(backend, "mtp head", lm_head, dims.activation_dtype, {1});
+  require_lm_head(backend, "mtp head", lm_head, dims.activation_dtype, {1, options.max_drafting_rows});
   return dims;
 }
 
@@ -32,7 +32,7 @@ MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeight
       weights_(weights),
       embed_tokens_(embed_tokens),
       lm_head_(lm_head),
-      fused_draft_(fused_lm_head(backend.ops(), lm_head, options.activation_dtype, {1})),
+      fused_draft_(fused_lm_head(backend.ops(), lm_head, options.activation_dtype, {1, options.max_drafting_rows})),
       scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype),
       layer_(dims_, weights.layer, scratch_) {
   if (!layer_.is_full_attention()) throw Error(ErrorCode::kInternalError, "the layer of an MTP head must be full attention");
@@ -45,31 +45,33 @@ void MtpHead::allocate(GpuBackend& backend) {
   struct Item {
     Tensor& tensor;
     DType dtype;
-    int64_t columns;
+    Shape shape;
     size_t offset = 0;
   };
-  std::array<Item, 4> items{{{joined_, dims_.activation_dtype, 2 * hidden_size},
-                             {residual_, DType::kF32, hidden_size},
-                             {hidden_, dims_.activation_dtype, hidden_size},
-                             {cos_sin_, DType::kF32, dims_.rotary_dim}}};
+  std::array<Item, 4> items{{{joined_, dims_.activation_dtype, {rows, 2 * hidden_size}},
+                             {residual_, DType::kF32, {rows, hidden_size}},
+                             {hidden_, dims_.activation_dtype, {options_.max_drafting_rows, hidden_size}},
+                             {cos_sin_, DType::kF32, {options_.max_rope_rows, dims_.rotary_dim}}}};
   size_t bytes = 0;
   for (Item& item : items) {
     item.offset = bytes;
-    bytes += aligned(dtype_bytes(item.dtype, static_cast<size_t>(rows * item.columns)));
+    bytes += aligned(dtype_bytes(item.dtype, static_cast<size_t>(item.shape.num_elements())));
   }
   activations_ = backend.allocate(bytes);
-  for (const Item& item : items) item.tensor = activations_.tensor(item.dtype, {rows, item.columns}, item.offset);
+  for (const Item& item : items) item.tensor = activations_.tensor(item.dtype, item.shape, item.offset);
 
   const OpTable& table = backend.ops();
   const PassKind pass{.rows = rows, .precision = LinearPrecision::kBF16, .activation_dtype = dims_.activation_dtype};
   const size_t prefill = aligned(
       std::max(prefill_workspace_bytes(table, dims_, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, pass)));
-  const size_t logits = dtype_bytes(DType::kF32, static_cast<size_t>(lm_head_.out_features()));
-  const size_t head = fused_draft_ ? lm_head_workspace_bytes(table, lm_head_, dims_.activation_dtype, 1) : logits;
+  const int64_t drafting = options_.max_drafting_rows;
+  const Shape logits{drafting, lm_head_.out_features()};
+  const size_t head = fused_draft_ ? lm_head_workspace_bytes(table, lm_head_, dims_.activation_dtype, drafting)
+                                   : dtype_bytes(DType::kF32, static_cast<size_t>(logits.num_elements()));
   if (prefill + head == 0) return;
   workspaces_ = backend.allocate(prefill + head);
   if (prefill > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill)});
-  if (!fused_draft_) logits_ = workspaces_.tensor(DType::kF32, {1, lm_head_.out_features()}, prefill);
+  if (!fused_draft_) logits_ = workspaces_.tensor(DType::kF32, logits, prefill);
   if (fused_draft_ && head > 0) head_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(head)}, prefill);
 }
 
@@ -97,6 +99,7 @@ Tensor MtpHead::combine(CommandList& cmd, const MtpPass& pass) const {
   ops::dispatch(cmd, MtpInput{.ids = pass.next_token_ids,
                               .table = embed_tokens_,
                               .hidden = pass.hidden,
+                              .hidden_rows = pass.hidden_rows,
                               .embedding_norm = weights_.pre_fc_norm_embedding,
                               .hidden_norm = weights_.pre_fc_norm_hidden,
                               .out = joined,
@@ -110,30 +113,33 @@ void MtpHead::write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvVie
   layer_.write_cache(cmd, residual, layer_step(pass, 0, residual.dim(0)), kv);
 }
 
-void MtpHead::pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_id, const Tensor& logprob) const {
+void MtpHead::pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids, const Tensor& logprobs) const {
   if (fused_draft_) {
     ops::dispatch(
-        cmd, LinearArgmax{.x = hidden, .w = lm_head_, .token_ids = token_id, .logprobs = logprob, .workspace = head_workspace_});
+        cmd,
+        LinearArgmax{.x = hidden, .w = lm_head_, .token_ids = token_ids, .logprobs = logprobs, .workspace = head_workspace_});
     return;
   }
-  if (logprob) {
+  if (logprobs) {
     throw Error(ErrorCode::kUnsupported, "log-probabilities of drafts need a fused LM head: " + fused_draft_.reason());
   }
-  ops::linear(cmd, hidden, lm_head_, logits_);
-  ops::argmax(cmd, logits_, token_id);
+  const Tensor logits = logits_.rows(0, hidden.dim(0));
+  ops::linear(cmd, hidden, lm_head_, logits);
+  ops::argmax(cmd, logits, token_ids);
 }
 
-Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id,
-                      const Tensor& logprob) const {
+Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_ids,
+                      const Tensor& logprobs) const {
   const Tensor rows = combine(cmd, pass);
-  const int64_t last = rows.dim(0) - 1;
-  if (last > 0) layer_.write_cache(cmd, rows.rows(0, last), layer_step(pass, 0, last), kv);
+  const int64_t drafting = pass.view.seq_lens.dim(0);
+  const int64_t others = rows.dim(0) - drafting;
+  if (others > 0) layer_.write_cache(cmd, rows.rows(drafting, others), layer_step(pass, drafting, others), kv);
 
-  const Tensor residual = rows.rows(last, 1);
-  const Tensor hidden = hidden_.rows(0, 1);
-  layer_.forward(cmd, residual, PendingFfn::kNo, layer_step(pass, last, 1), kv, {});
-  ops::add_rms_norm(cmd, scratch_.ffn.rows(0, 1), residual, weights_.norm, hidden, dims_.rms_norm_eps);
-  pick(cmd, hidden, token_id, logprob);
+  const Tensor residual = rows.rows(0, drafting);
+  const Tensor hidden = hidden_.rows(0, drafting);
+  layer_.forward(cmd, residual, PendingFfn::kNo, layer_step(pass, 0, drafting), kv, {});
+  ops::add_rms_norm(cmd, scratch_.ffn.rows(0, drafting), residual, weights_.norm, hidden, dims_.rms_norm_eps);
+  pick(cmd, hidden, token_ids, logprobs);
   return options_.chain == ChainKind::kPostNorm ? hidden : residual;
 }
 

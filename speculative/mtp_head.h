@@ -12,19 +12,22 @@ namespace foretoken {
 enum class ChainKind : uint8_t { kPostNorm, kPreNorm };
 
 struct MtpHeadOptions {
-  int64_t max_rows = 512;
+  int64_t max_rows = 512;         // of a pass
+  int64_t max_drafting_rows = 1;  // of those, the rows that draft: one for each sequence
+  int64_t max_rope_rows = 512;    // of one call of rope_angles
   int64_t max_seq_len = 0;
   DType cache_dtype = DType::kBF16;
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   ChainKind chain = ChainKind::kPostNorm;
 };
 
-/// Rows of one pass of the head.
+/// Rows of one pass of the head: first those that draft, one for each of B sequences, then those that only enter the cache.
 struct MtpPass {
   Tensor next_token_ids;  // [T] I32
-  Tensor hidden;          // [T, hidden_size] F32 or BF16, the target's or the chain's
+  Tensor hidden;          // [N, hidden_size] F32 or BF16, the target's or the chain's
+  Tensor hidden_rows{};   // [T] I32: the row of `hidden` of each row; absent: row t, and N = T
   Tensor cos_sin;         // [T, rotary_dim], of the rows' positions, see MtpHead::rope_angles
-  StepView view;          // positions and slots of the T rows; seq_lens and query_start_loc of the one row that attends
+  StepView view;          // positions and slots of the T rows; seq_lens, query_start_loc and block_table of the B that attend
   LinearPrecision precision = LinearPrecision::kExact;
 };
 
@@ -42,28 +45,29 @@ class MtpHead {
   /// Whether drafts come from a fused LM head; the device's reason otherwise.
   [[nodiscard]] const Availability& fused_draft() const { return fused_draft_; }
 
-  /// The angles of `positions` [R] I32, R at most max_rows: those of all passes of a Program, in one launch. They hold until the
-  /// next call.
+  /// The angles of `positions` [R] I32, R at most max_rope_rows: those of all passes of a Program, in one launch. They hold until
+  /// the next call.
   Tensor rope_angles(CommandList& cmd, const Tensor& positions) const;
 
   /// Writes the cache rows of all T rows. No attention: a row's K and V depend on its input pair only.
   void write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;
 
-  /// Writes the cache rows of all T rows and drafts from the last one: token_id [1] I32, logprob [1] F32 or absent, always
-  /// absent without fused_draft(). Returns the chain input for the next pass, [1, hidden_size]: of the activation dtype after the
+  /// Writes the cache rows of all T rows and drafts from the first B: token_ids [B] I32, logprobs [B] F32 or absent, always
+  /// absent without fused_draft(). Returns the chain input for the next pass, [B, hidden_size]: of the activation dtype after the
   /// final norm, F32 before it.
-  Tensor draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_id, const Tensor& logprob) const;
+  Tensor draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_ids,
+               const Tensor& logprobs) const;
 
-  // Activations of the last pass, for tests: [max_rows, ...] each.
+  // Activations of the last pass, for tests. Those of the decoder layer are of the rows that draft, the first B of each.
   [[nodiscard]] const LayerScratch& scratch() const { return scratch_; }
   [[nodiscard]] const Tensor& joined() const { return joined_; }      // [T, 2 * hidden_size]
-  [[nodiscard]] const Tensor& residual() const { return residual_; }  // before the final norm
-  [[nodiscard]] const Tensor& hidden() const { return hidden_; }      // after it
+  [[nodiscard]] const Tensor& residual() const { return residual_; }  // [T, hidden_size], before the final norm
+  [[nodiscard]] const Tensor& hidden() const { return hidden_; }      // [B, hidden_size], after it
 
  private:
   void allocate(GpuBackend& backend);
-  /// hidden [1, hidden_size] -> token_id and logprob.
-  void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_id, const Tensor& logprob) const;
+  /// hidden [B, hidden_size] -> token_ids and logprobs.
+  void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids, const Tensor& logprobs) const;
   /// r of all rows -> residual_; returns the rows.
   Tensor combine(CommandList& cmd, const MtpPass& pass) const;
   [[nodiscard]] LayerStep layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const;
@@ -81,11 +85,11 @@ class MtpHead {
   Buffer workspaces_;
   Tensor joined_;            // [max_rows, 2 * hidden_size]
   Tensor residual_;          // [max_rows, hidden_size]
-  Tensor hidden_;            // [max_rows, hidden_size]
-  Tensor cos_sin_;           // [max_rows, rotary_dim]
+  Tensor hidden_;            // [max_drafting_rows, hidden_size]
+  Tensor cos_sin_;           // [max_rope_rows, rotary_dim]
   Tensor linear_workspace_;  // bytes
   Tensor head_workspace_;    // bytes, of the fused LM head
-  Tensor logits_;            // [1, vocab_size], without a fused LM head
+  Tensor logits_;            // [max_drafting_rows, vocab_size], without a fused LM head
 };
 
 }  // namespace foretoken

@@ -22,11 +22,17 @@ PagedKvCacheConfig cache_config(const ModelConfig& config, const MtpProposerOpti
           .max_blocks_per_seq = blocks_per_seq};
 }
 
-/// Rows of all passes of a Program, chained ones included.
-int64_t max_pass_rows(const MtpProposerOptions& options) { return std::max(options.max_append_rows, 2 * options.max_drafts); }
+DraftLimits draft_limits(const ModelConfig& config, const MtpProposerOptions& options) {
+  return {.max_sequences = batch_bucket(std::min<int64_t>(options.max_sequences, kMaxBatch)),
+          .max_drafts = options.max_drafts,
+          .max_blocks_per_seq = cache_config(config, options).max_blocks_per_seq,
+          .max_seq_len = options.max_seq_len};
+}
 
-MtpHeadOptions head_options(const MtpProposerOptions& options) {
-  return {.max_rows = max_pass_rows(options),
+MtpHeadOptions head_options(const MtpProposerOptions& options, const DraftLimits& limits) {
+  return {.max_rows = std::max(options.max_append_rows, limits.max_rows()),
+          .max_drafting_rows = limits.max_sequences,
+          .max_rope_rows = std::max(options.max_append_rows, limits.max_rows_of_passes()),
           .max_seq_len = options.max_seq_len,
           .cache_dtype = options.cache_dtype,
           .activation_dtype = options.activation_dtype,
@@ -40,58 +46,66 @@ MtpHeadOptions head_options(const MtpProposerOptions& options) {
 
 }  // namespace
 
-/// Rows of one sequence. `num_exact` of them were built from target hidden states.
+/// Rows of one sequence.
 struct MtpProposer::State final : ProposerState {
-  explicit State(BlockTable table) : blocks(std::move(table)) {}
+  State(const MtpProposer& proposer, BlockTable table) : owner(&proposer), blocks(std::move(table)) {}
 
+  const MtpProposer* owner;
   BlockTable blocks;
-  int64_t num_rows = 0;
-  int64_t num_exact = 0;
-  int64_t num_drafted = 0;  // by the last propose
+  int64_t num_exact = 0;    // rows built from target hidden states
+  int64_t num_drafted = 0;  // by the last propose; the rows of its chained passes follow the exact ones
+
+  [[nodiscard]] int64_t num_rows() const { return num_exact + std::max<int64_t>(num_drafted - 1, 0); }
 };
 
 MtpProposer::MtpProposer(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
-                         const LinearWeight& lm_head, const MtpProposerOptions& options)
+                         const LinearWeight& lm_head, const MtpProposerOptions& options, MetadataBuffer& round)
     : backend_(backend),
       options_(options),
-      head_(backend, config, weights, embed_tokens, lm_head, head_options(options)),
-      cache_(backend, cache_config(config, options)) {
+      limits_(draft_limits(config, options)),
+      head_(backend, config, weights, embed_tokens, lm_head, head_options(options, limits_)),
+      cache_(backend, cache_config(config, options)),
+      metadata_(backend, round, limits_) {
+  ops::require_any<SelectTokens>(backend, "mtp proposer");
   if (options.cache_dtype == DType::kE4M3) {
     const std::unique_ptr<Stream> stream = backend.create_stream();
     cache_.set_scales(*stream, kv_scales(backend, *stream, std::span(&weights.layer, 1)));
     stream->synchronize();
   }
-  declare_metadata(backend);
-  const size_t ids_bytes = dtype_bytes(DType::kI32, static_cast<size_t>(1 + options.max_drafts));
-  const size_t logprobs_offset = (ids_bytes + 255) / 256 * 256;
-  outputs_ = backend.allocate(logprobs_offset + dtype_bytes(DType::kF32, static_cast<size_t>(options.max_drafts)));
-  block_token_ids_ = outputs_.tensor(DType::kI32, {1 + options.max_drafts});
-  logprobs_ = outputs_.tensor(DType::kF32, {options.max_drafts}, logprobs_offset);
+  declare_append_metadata(backend);
+  allocate_outputs(backend);
 }
 
-void MtpProposer::declare_metadata(GpuBackend& backend) {
-  const int64_t max_rows = max_pass_rows(options_);
-  append_token_ids_ = metadata_.add(DType::kI32, {options_.max_append_rows});
-  positions_ = metadata_.add(DType::kI32, {max_rows});
-  slot_mapping_ = metadata_.add(DType::kI64, {max_rows});
-  seq_lens_ = metadata_.add(DType::kI32, {options_.max_drafts});
-  query_start_loc_ = metadata_.add(DType::kI32, {2});
-  block_table_ = metadata_.add(DType::kI32, {1, cache_.config().max_blocks_per_seq});
-  metadata_.allocate(backend);
-  metadata_.i32(query_start_loc_)[1] = 1;
+void MtpProposer::declare_append_metadata(GpuBackend& backend) {
+  append_token_ids_ = append_metadata_.add(DType::kI32, {options_.max_append_rows});
+  append_positions_ = append_metadata_.add(DType::kI32, {options_.max_append_rows});
+  append_slot_mapping_ = append_metadata_.add(DType::kI64, {options_.max_append_rows});
+  append_metadata_.allocate(backend);
 }
 
-const MtpProposer::State& MtpProposer::typed(const ProposerState& state) {
+void MtpProposer::allocate_outputs(GpuBackend& backend) {
+  const Shape drafts{options_.max_drafts, limits_.max_sequences};
+  const Shape blocks{limits_.max_sequences, 1 + options_.max_drafts};
+  const auto bytes = [](const Shape& shape) {  // I32 and F32 alike
+    return (dtype_bytes(DType::kI32, static_cast<size_t>(shape.num_elements())) + 255) / 256 * 256;
+  };
+  outputs_ = backend.allocate(2 * bytes(drafts) + bytes(blocks));
+  draft_token_ids_ = outputs_.tensor(DType::kI32, drafts);
+  logprobs_ = outputs_.tensor(DType::kF32, drafts, bytes(drafts));
+  block_token_ids_ = outputs_.tensor(DType::kI32, blocks, 2 * bytes(drafts));
+}
+
+const MtpProposer::State& MtpProposer::typed(const ProposerState& state) const {
   const auto* own = dynamic_cast<const State*>(&state);
-  if (own == nullptr)
-    throw Error(ErrorCode::kInvalidArgument, "the state was made by another kind of proposer, expected one of mtp");
+  if (own == nullptr || own->owner != this)
+    throw Error(ErrorCode::kInvalidArgument, "the state was made by another proposer, expected one of this mtp proposer");
   return *own;
 }
 
-MtpProposer::State& MtpProposer::typed(ProposerState& state) { return const_cast<State&>(typed(std::as_const(state))); }
+MtpProposer::State& MtpProposer::typed(ProposerState& state) const { return const_cast<State&>(typed(std::as_const(state))); }
 
 std::unique_ptr<ProposerState> MtpProposer::alloc_state(int64_t budget_tokens) {
-  auto state = std::make_unique<State>(cache_.create_table());
+  auto state = std::make_unique<State>(*this, cache_.create_table());
   if (!state->blocks.reserve(budget_tokens)) {
     throw Error(ErrorCode::kOutOfMemory,
                 {.what = "no room for another sequence",
@@ -102,41 +116,8 @@ std::unique_ptr<ProposerState> MtpProposer::alloc_state(int64_t budget_tokens) {
   return state;
 }
 
-void MtpProposer::reserve(State& state, int64_t num_rows) {
+void MtpProposer::reserve(State& state, int64_t num_rows) const {
   if (!state.blocks.reserve(num_rows)) throw Error(ErrorCode::kOutOfMemory, "the drafter's cache has no free block");
-}
-
-/// Rows [first_key, first_key + num_rows) of the pass, chained rows included; pass i attends to the cache up to its own row.
-void MtpProposer::upload_metadata(Stream& stream, const State& state, int64_t first_key, int64_t num_rows, int64_t num_passes) {
-  const auto positions = metadata_.i32(positions_);
-  const auto slots = metadata_.i64(slot_mapping_);
-  for (int64_t row = 0; row < num_rows; ++row) {
-    const int64_t key = first_key + row;
-    positions[static_cast<size_t>(row)] = static_cast<int32_t>(key + 1);
-    slots[static_cast<size_t>(row)] = state.blocks.slot(key);
-  }
-  const auto seq_lens = metadata_.i32(seq_lens_);
-  for (int64_t pass = 0; pass < num_passes; ++pass) {
-    seq_lens[static_cast<size_t>(pass)] = static_cast<int32_t>(first_key + num_rows - num_passes + pass + 1);
-  }
-  const auto blocks = state.blocks.blocks();
-  std::ranges::copy(blocks, metadata_.i32(block_table_).begin());
-  metadata_.upload(stream);
-}
-
-MtpPass MtpProposer::pass_view(int64_t first_row, int64_t num_rows, int64_t pass_idx) const {
-  return {.next_token_ids = {},
-          .hidden = {},
-          .cos_sin = {},
-          .view = {.positions = metadata_.tensor(positions_).rows(first_row, num_rows),
-                   .slot_mapping = metadata_.tensor(slot_mapping_).rows(first_row, num_rows),
-                   .query_start_loc = metadata_.tensor(query_start_loc_),
-                   .seq_lens = metadata_.tensor(seq_lens_).rows(pass_idx, 1),
-                   .block_table = metadata_.tensor(block_table_),
-                   .state_slots = {},
-                   .num_commit = {},
-                   .max_seq_len = options_.max_seq_len},
-          .precision = LinearPrecision::kExact};
 }
 
 void MtpProposer::append_rows(Stream& stream, std::span<const int32_t> next_token_ids, const Tensor& hidden,
@@ -148,77 +129,144 @@ void MtpProposer::append_rows(Stream& stream, std::span<const int32_t> next_toke
     fail("rows to append", "at most " + std::to_string(options_.max_append_rows) + " with as many hidden states", rows);
   }
   reserve(own, own.num_exact + rows);
-  std::ranges::copy(next_token_ids, metadata_.i32(append_token_ids_).begin());
-  upload_metadata(stream, own, own.num_exact, rows, 0);
+  std::ranges::copy(next_token_ids, append_metadata_.i32(append_token_ids_).begin());
+  const auto positions = append_metadata_.i32(append_positions_);
+  const auto slots = append_metadata_.i64(append_slot_mapping_);
+  for (int64_t row = 0; row < rows; ++row) {
+    positions[static_cast<size_t>(row)] = static_cast<int32_t>(own.num_exact + row + 1);
+    slots[static_cast<size_t>(row)] = own.blocks.slot(own.num_exact + row);
+  }
+  append_metadata_.upload(stream);
 
-  MtpPass pass = pass_view(0, rows, 0);
-  pass.next_token_ids = metadata_.tensor(append_token_ids_).rows(0, rows);
-  pass.hidden = hidden;
-  pass.precision = precision;
+  MtpPass pass{.next_token_ids = append_metadata_.tensor(append_token_ids_).rows(0, rows),
+               .hidden = hidden,
+               .cos_sin = {},
+               .view = {},
+               .precision = precision};
+  pass.view.positions = append_metadata_.tensor(append_positions_).rows(0, rows);
+  pass.view.slot_mapping = append_metadata_.tensor(append_slot_mapping_).rows(0, rows);
   stream.run([&](CommandList& cmd) {
     pass.cos_sin = head_.rope_angles(cmd, pass.view.positions);
     head_.write_rows(cmd, pass, cache_.layer(0));
   });
   own.num_exact += rows;
-  own.num_rows = own.num_exact;
+  own.num_drafted = 0;
 }
 
-Tensor MtpProposer::propose(Stream& stream, const DraftRequest& request, ProposerState& state) {
-  State& own = typed(state);
-  const int64_t rows = request.next_token_ids.dim(0);
-  const int64_t drafts = request.num_drafts;
-  if (drafts < 1 || drafts > options_.max_drafts) fail("drafts", "1 .. " + std::to_string(options_.max_drafts), drafts);
-  if (rows < 1 || rows > max_request_rows() || request.hidden.dim(0) != rows) {
-    fail("rows to take in", "1 .. " + std::to_string(max_request_rows()) + " with as many hidden states", rows);
+void MtpProposer::check_part(const DraftPart& part, const Tensor& hidden) const {
+  const auto rows = static_cast<int64_t>(part.next_token_ids.size());
+  if (part.state == nullptr) throw Error(ErrorCode::kInvalidArgument, "mtp proposer: a part has no state");
+  if (rows < 1 || rows > max_part_rows()) fail("rows to take in", "1 .. " + std::to_string(max_part_rows()), rows);
+  if (part.num_drafts < 0 || part.num_drafts > options_.max_drafts) {
+    fail("drafts", "0 .. " + std::to_string(options_.max_drafts), part.num_drafts);
   }
-  const int64_t first_key = fault::active(Fault::kDrafterRowLost) && rows > 1 ? own.num_exact - 1 : own.num_exact;
-  reserve(own, first_key + rows + drafts - 1);
-  upload_metadata(stream, own, first_key, rows + drafts - 1, drafts);
-  stream.run(program(request));
-  own.num_exact = first_key + rows;
-  own.num_rows = own.num_exact + drafts - 1;
-  own.num_drafted = drafts;
-  return block_token_ids_.rows(0, 1 + drafts);
+  if (part.first_hidden_row < 0 || part.first_hidden_row > hidden.dim(0) - rows) {
+    fail("first row of the hidden states",
+         "0 .. " + std::to_string(hidden.dim(0) - rows) + ", for " + std::to_string(rows) + " rows", part.first_hidden_row);
+  }
 }
 
-/// All passes: the first takes the request's rows in, each later one the token before it and the chained hidden state.
-void MtpProposer::record_passes(CommandList& cmd, const DraftRequest& request) const {
-  const int64_t rows = request.next_token_ids.dim(0);
+DraftRows MtpProposer::draft_rows(const DraftPart& part) const {
+  State& own = typed(*part.state);
+  const auto rows = static_cast<int64_t>(part.next_token_ids.size());
+  const int64_t first = fault::active(Fault::kDrafterRowLost) && rows > 1 ? own.num_exact - 1 : own.num_exact;
+  reserve(own, first + rows + std::max<int64_t>(part.num_drafts - 1, 0));
+  return {.blocks = &own.blocks,
+          .next_token_ids = part.next_token_ids,
+          .first_hidden_row = part.first_hidden_row,
+          .first_key = first,
+          .first_position = first,
+          .num_drafts = part.num_drafts};
+}
+
+Tensor MtpProposer::propose(Stream& stream, std::span<const DraftPart> parts, const Tensor& hidden) {
+  const auto num_parts = static_cast<int64_t>(parts.size());
+  if (num_parts < 1 || num_parts > max_parts()) fail("sequences", "1 .. " + std::to_string(max_parts()), num_parts);
+  std::vector<DraftRows> sequences;
+  sequences.reserve(parts.size());
+  int64_t num_rows = 0;
+  int64_t num_drafts = 0;
+  for (const DraftPart& part : parts) {
+    check_part(part, hidden);
+    sequences.push_back(draft_rows(part));
+    if (std::ranges::count(sequences, sequences.back().blocks, &DraftRows::blocks) > 1) {
+      throw Error(ErrorCode::kInvalidArgument, "mtp proposer: two parts have the same state");
+    }
+    num_rows += sequences.back().num_rows();
+    num_drafts = std::max(num_drafts, part.num_drafts);
+  }
+  const DraftBucket bucket = DraftBucket::of(num_parts, num_rows, num_drafts);
+  const Program& passes = program(bucket, hidden);
+  metadata_.upload(stream, bucket, sequences);
+  stream.run(passes);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    State& own = typed(*parts[i].state);
+    own.num_exact = sequences[i].first_position + sequences[i].num_rows();
+    own.num_drafted = parts[i].num_drafts;
+  }
+  return block_token_ids_;
+}
+
+MtpPass MtpProposer::first_pass(const DraftBucket& bucket, const Tensor& hidden, const Tensor& angles) const {
+  return {.next_token_ids = metadata_.next_token_ids(bucket),
+          .hidden = hidden,
+          .hidden_rows = metadata_.hidden_rows(bucket),
+          .cos_sin = angles.rows(0, bucket.num_rows),
+          .view = metadata_.view(bucket, 0)};
+}
+
+/// The token and the chained hidden state of the pass before.
+MtpPass MtpProposer::chained_pass(const DraftBucket& bucket, int64_t pass_idx, const Tensor& chain, const Tensor& angles) const {
+  return {.next_token_ids = draft_token_ids_.at(pass_idx - 1).rows(0, bucket.num_sequences),
+          .hidden = chain,
+          .cos_sin = angles.rows(DraftMetadata::first_row(bucket, pass_idx), bucket.num_sequences),
+          .view = metadata_.view(bucket, pass_idx)};
+}
+
+void MtpProposer::record_passes(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden) const {
   const PagedKvView kv = cache_.layer(0);
-  cmd.copy(request.next_token_ids.rows(rows - 1, 1).view(), block_token_ids_.rows(0, 1).view());
-  const Tensor angles = head_.rope_angles(cmd, metadata_.tensor(positions_).rows(0, rows + request.num_drafts - 1));
+  const Tensor angles = head_.rope_angles(cmd, metadata_.positions(bucket));
+  if (bucket.num_drafts == 0) head_.write_rows(cmd, first_pass(bucket, hidden, angles), kv);
   Tensor chain;
-  for (int64_t i = 0; i < request.num_drafts; ++i) {
-    MtpPass pass = i == 0 ? pass_view(0, rows, 0) : pass_view(rows + i - 1, 1, i);
-    pass.next_token_ids = i == 0 ? request.next_token_ids : block_token_ids_.rows(i, 1);
-    pass.hidden = i == 0 ? request.hidden : chain;
-    pass.cos_sin = i == 0 ? angles.rows(0, rows) : angles.rows(rows + i - 1, 1);
-    const Tensor logprob = log_probabilities() ? logprobs_.rows(i, 1) : Tensor();
-    chain = head_.draft(cmd, pass, kv, block_token_ids_.rows(i + 1, 1), logprob);
+  for (int64_t i = 0; i < bucket.num_drafts; ++i) {
+    const MtpPass pass = i == 0 ? first_pass(bucket, hidden, angles) : chained_pass(bucket, i, chain, angles);
+    const Tensor logprobs = log_probabilities() ? logprobs_.at(i).rows(0, bucket.num_sequences) : Tensor();
+    chain = head_.draft(cmd, pass, kv, draft_token_ids_.at(i).rows(0, bucket.num_sequences), logprobs);
   }
+  record_block(cmd, bucket);
 }
 
-const Program& MtpProposer::program(const DraftRequest& request) {
-  const ProgramKey key{request.next_token_ids.dim(0), request.num_drafts, request.next_token_ids.address(),
-                       request.hidden.address()};
+/// From drafts by pass to blocks by sequence.
+void MtpProposer::record_block(CommandList& cmd, const DraftBucket& bucket) const {
+  const int64_t num_tokens = bucket.num_sequences * (1 + options_.max_drafts);
+  ops::dispatch(cmd, SelectTokens{.host_token_ids = metadata_.block_host_ids(bucket),
+                                  .source = draft_token_ids_.reshape({draft_token_ids_.shape().num_elements()}),
+                                  .source_rows = metadata_.block_source_rows(bucket),
+                                  .token_ids = block_token_ids_.rows(0, bucket.num_sequences).reshape({num_tokens})});
+}
+
+const Program& MtpProposer::program(const DraftBucket& bucket, const Tensor& hidden) {
+  const ProgramKey key{bucket, hidden.address(), hidden.dim(0)};
   auto found = programs_.find(key);
   if (found == programs_.end()) {
-    const std::string label =
-        "mtp draft x" + std::to_string(request.num_drafts) + ", " + std::to_string(std::get<0>(key)) + " rows in";
-    found =
-        programs_.emplace(key, backend_.record(label, [this, request](CommandList& cmd) { record_passes(cmd, request); })).first;
+    const std::string label = "mtp draft x" + std::to_string(bucket.num_drafts) + ", " + std::to_string(bucket.num_rows) +
+                              " rows of " + std::to_string(bucket.num_sequences) + " sequences";
+    const auto record = [this, bucket, hidden](CommandList& cmd) { record_passes(cmd, bucket, hidden); };
+    found = programs_.emplace(key, backend_.record(label, record)).first;
   }
   return found->second;
 }
 
-void MtpProposer::prepare(const Tensor& next_token_ids, const Tensor& hidden, int64_t num_drafts) {
+void MtpProposer::prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts) {
+  const int64_t sequences = DraftBucket::of(num_sequences, num_sequences, num_drafts).num_sequences;
   for (int64_t rows = 1; rows <= num_drafts + 1; ++rows) {
-    program({.next_token_ids = next_token_ids.rows(0, rows), .hidden = hidden.rows(0, rows), .num_drafts = num_drafts});
+    program({.num_sequences = sequences, .num_rows = rows * sequences, .num_drafts = num_drafts}, hidden);
   }
 }
 
 Tensor MtpProposer::log_probabilities() const {
-  return options_.measure_log_probabilities && head_.fused_draft() ? logprobs_ : Tensor();
+  if (!options_.measure_log_probabilities || !head_.fused_draft()) return {};
+  return logprobs_;
 }
 
 void MtpProposer::after_verify(int64_t num_accepted, ProposerState& state) {
@@ -226,14 +274,15 @@ void MtpProposer::after_verify(int64_t num_accepted, ProposerState& state) {
   if (num_accepted < 0 || num_accepted > own.num_drafted) {
     fail("accepted drafts", "0 .. " + std::to_string(own.num_drafted), num_accepted);
   }
-  own.num_rows = own.num_exact;
   own.num_drafted = 0;
 }
 
-int64_t MtpProposer::num_rows(const ProposerState& state) const { return typed(state).num_rows; }
+int64_t MtpProposer::num_rows(const ProposerState& state) const { return typed(state).num_rows(); }
+int64_t MtpProposer::num_drafted(const ProposerState& state) const { return typed(state).num_drafted; }
+int64_t MtpProposer::first_missing_key(const ProposerState& state) const { return typed(state).num_exact; }
 
 std::optional<int64_t> MtpProposer::last_pair_key(const ProposerState& state) const {
-  const int64_t rows = typed(state).num_rows;
+  const int64_t rows = typed(state).num_rows();
   return rows == 0 ? std::nullopt : std::optional(rows - 1);
 }
 
@@ -241,16 +290,16 @@ DrafterKv MtpProposer::take_kv(ProposerState& state) {
   State& own = typed(state);
   DrafterKv kv{.blocks = std::move(own.blocks), .num_rows = own.num_exact};
   own.blocks = cache_.create_table();
-  own.num_rows = own.num_exact = own.num_drafted = 0;
+  own.num_exact = own.num_drafted = 0;
   return kv;
 }
 
 void MtpProposer::install_kv(DrafterKv& kv, int64_t num_rows, ProposerState& state) {
   State& own = typed(state);
-  if (own.num_rows != 0) throw Error(ErrorCode::kInvalidState, "drafter rows can be installed in an empty state only");
+  if (own.num_rows() != 0) throw Error(ErrorCode::kInvalidState, "drafter rows can be installed in an empty state only");
   if (num_rows < 0 || num_rows > kv.num_rows) fail("rows to install", "0 .. " + std::to_string(kv.num_rows), num_rows);
   own.blocks = std::move(kv.blocks);
-  own.num_exact = own.num_rows = num_rows;
+  own.num_exact = num_rows;
   kv.num_rows = 0;
 }
 

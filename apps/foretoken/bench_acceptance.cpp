@@ -143,14 +143,17 @@ std::vector<Combination> combinations(const Options& options, Engine& engine, co
 /// A head of its own for each combination, all along the same texts.
 void measure(Engine& engine, const Prompts& prompts, int64_t max_tokens, AcceptanceReport& report) {
   std::vector<DraftHead> heads;
+  std::vector<std::unique_ptr<MetadataBuffer>> rounds;
   std::vector<std::unique_ptr<MtpProposer>> proposers;
   std::vector<MeasuredProposer> measured;
   const LoadedModel& model = engine.model();
   for (Combination& combination : report.combinations) {
     heads.push_back(make_draft_head(engine.backend(), engine.stream(), model, combination.formats));
     const DraftHead& head = heads.back();
+    rounds.push_back(std::make_unique<MetadataBuffer>());
     proposers.push_back(std::make_unique<MtpProposer>(engine.backend(), model.config, head.weights, model.target.embed_tokens,
-                                                      head.lm_head, engine.proposer()->options()));
+                                                      head.lm_head, engine.proposer()->options(), *rounds.back()));
+    rounds.back()->allocate(engine.backend());
     measured.push_back({.proposer = proposers.back().get()});
     combination.report = draft_report(combination.precision, head);
     combination.step_bytes = draft_step_bytes(head, model);

@@ -82,7 +82,6 @@ DraftBench::DraftBench(Engine& engine, const DraftBenchOptions& wanted)
     ops::dispatch(cmd, RandomFill{.out = all, .seed = kSeed, .exponent = kHiddenExponent});
   });
   append_context();
-  stream_.upload(std::as_bytes(std::span(token_ids_).last(1)), engine.runner().picks().rows(0, 1).view());
 }
 
 void DraftBench::append_context() {
@@ -95,9 +94,8 @@ void DraftBench::append_context() {
 }
 
 Tensor DraftBench::propose(int64_t drafts) {
-  const Tensor& newest = engine_.runner().picks();
-  return proposer_.propose(stream_, {.next_token_ids = newest.rows(0, 1), .hidden = hidden_.rows(0, 1), .num_drafts = drafts},
-                           *state_);
+  const DraftPart part{.state = state_.get(), .next_token_ids = std::span(token_ids_).last(1), .num_drafts = drafts};
+  return proposer_.propose(stream_, {&part, 1}, hidden_).at(0).rows(0, 1 + drafts);
 }
 
 void DraftBench::forget_chain() {

@@ -17,13 +17,10 @@ GoldenWalk walk_along(TestModel& model, std::span<const int32_t> prompt, std::sp
                          hidden.rows(0, known), runner.options().prefill_precision, *state);
   });
   GoldenWalk walk;
-  const Tensor newest = runner.picks().rows(0, 1);
   for (size_t i = 0; i < text.size(); ++i) {
     if (i > 0) runner.decode(sequence, text[i - 1]);
     walk.picks.push_back(runner.read_picks(1)[0]);
-    model.stream().upload(std::as_bytes(text.subspan(i, 1)), newest.view());
-    const Tensor block = proposer.propose(
-        model.stream(), {.next_token_ids = newest, .hidden = hidden.rows(0, 1), .num_drafts = kGoldenDepth}, *state);
+    const Tensor block = propose_one(model.stream(), proposer, text.subspan(i, 1), hidden, kGoldenDepth, *state);
     model.stream().download(block.rows(1, kGoldenDepth).view(), std::as_writable_bytes(std::span(walk.drafts.emplace_back())));
     proposer.after_verify(0, *state);
   }

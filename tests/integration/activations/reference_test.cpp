@@ -64,10 +64,8 @@ TEST_P(Bf16ReferenceTest, AVerifyStepGivesTheLogitsOfPlainSteps) {
   {
     const auto state = model.proposer().alloc_state(16);
     TargetSequence sequence = prefill(model, *state);
-    const Tensor block_token_ids = model.proposer().propose(
-        model.stream(),
-        {.next_token_ids = runner.picks().rows(0, 1), .hidden = runner.model().hidden().rows(0, 1), .num_drafts = kDrafts},
-        *state);
+    const Tensor block_token_ids =
+        propose_one(model.stream(), model.proposer(), runner.read_picks(1), runner.model().hidden(), kDrafts, *state);
     runner.verify(sequence, block_token_ids);
     static_cast<void>(runner.finish());
     model.stream().download(block_token_ids.view(), std::as_writable_bytes(std::span(block)));

@@ -17,13 +17,17 @@ class ConvertedHead {
                    .max_drafts = options.max_drafts,
                    .max_append_rows = options.max_append_rows,
                    .cache_dtype = options.cache_dtype,
-                   .activation_dtype = options.activation_dtype}) {}
+                   .activation_dtype = options.activation_dtype},
+                  round_) {
+    round_.allocate(model.backend());
+  }
 
   [[nodiscard]] const DraftHead& head() const { return head_; }
   [[nodiscard]] MtpProposer& proposer() { return proposer_; }
 
  private:
   DraftHead head_;
+  MetadataBuffer round_;
   MtpProposer proposer_;
 };
 

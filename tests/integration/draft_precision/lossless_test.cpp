@@ -81,9 +81,7 @@ TEST_P(LosslessTest, EveryPrecisionTakesInThePromptsRows) {
                                     hidden.rows(row, count), LinearPrecision::kExact, *state);
       }
       EXPECT_EQ(head.proposer().num_rows(*state), known) << name;
-      const Tensor block = head.proposer().propose(
-          model.stream(), {.next_token_ids = model.runner().picks().rows(0, 1), .hidden = hidden.rows(0, 1), .num_drafts = 8},
-          *state);
+      const Tensor block = propose_one(model.stream(), head.proposer(), model.runner().read_picks(1), hidden, 8, *state);
       model.stream().download(block.rows(1, 8).view(), std::as_writable_bytes(std::span(drafts.emplace_back(8))));
     }
     EXPECT_EQ(drafts[0], drafts[1]) << name;

@@ -27,8 +27,10 @@ DraftFormats choose(const GpuBackend& backend, const DraftPrecision& wanted) {
 GenerationResult generate(GpuBackend& backend, const DraftFormats& formats) {
   TestModel model(backend, "tiny-dense");
   const DraftHead head = make_draft_head(backend, model.stream(), model.loaded(), formats);
+  MetadataBuffer round;
   MtpProposer proposer(backend, model.config(), head.weights, model.loaded().target.embed_tokens, head.lm_head,
-                       {.max_seq_len = 512, .cache_dtype = DType::kF32});
+                       {.max_seq_len = 512, .cache_dtype = DType::kF32}, round);
+  round.allocate(backend);
   Generator generator(backend, model.stream(), model.runner(), &proposer);
   const Golden golden("tiny-dense.golden.safetensors");
   return generator.generate(golden.i32("prompt_30"), {.max_tokens = 48, .num_speculative_tokens = 4});

@@ -148,9 +148,7 @@ std::vector<int32_t> ExactnessTest::drafts_after(TestModel& model, std::span<con
                                  rows.rows(0, known), LinearPrecision::kExact, *state);
   });
   hidden = model.read(rows.rows(0, 1));
-  const Tensor block = model.proposer().propose(
-      model.stream(), {.next_token_ids = model.runner().picks().rows(0, 1), .hidden = rows.rows(0, 1), .num_drafts = num_drafts},
-      *state);
+  const Tensor block = propose_one(model.stream(), model.proposer(), model.runner().read_picks(1), rows, num_drafts, *state);
   std::vector<int32_t> drafts(static_cast<size_t>(num_drafts + 1));
   model.stream().download(block.view(), std::as_writable_bytes(std::span(drafts)));
   return drafts;

@@ -55,9 +55,7 @@ FaultsTest::Checks FaultsTest::run_with(Fault fault) {
   });
   int64_t fresh = 1;
   for (int round = 0; round < 12; ++round) {
-    const Tensor block = model.proposer().propose(
-        model.stream(),
-        {.next_token_ids = model.runner().picks().rows(0, fresh), .hidden = hidden.rows(0, fresh), .num_drafts = 4}, *state);
+    const Tensor block = propose_one(model.stream(), model.proposer(), model.runner().read_picks(fresh), hidden, 4, *state);
     model.runner().verify(sequence, block);
     const int64_t newest_key = sequence.num_tokens() - 1;
     fresh = model.runner().finish().front().num_accepted + 1;

@@ -16,12 +16,11 @@ Drafted draft_after(TestModel& model, std::span<const int32_t> prompt, int64_t n
     proposer.append_rows(model.stream(), prompt.subspan(static_cast<size_t>(first + 1), static_cast<size_t>(known)),
                          hidden.rows(0, known), LinearPrecision::kExact, *state);
   });
-  const Tensor block = proposer.propose(
-      model.stream(),
-      {.next_token_ids = model.runner().picks().rows(0, 1), .hidden = hidden.rows(0, 1), .num_drafts = num_drafts}, *state);
+  const Tensor block = propose_one(model.stream(), proposer, model.runner().read_picks(1), hidden, num_drafts, *state);
   Drafted drafted{.token_ids = std::vector<int32_t>(static_cast<size_t>(num_drafts)), .logprobs = {}};
   model.stream().download(block.rows(1, num_drafts).view(), std::as_writable_bytes(std::span(drafted.token_ids)));
-  if (const Tensor logprobs = proposer.log_probabilities()) drafted.logprobs = model.read(logprobs.rows(0, num_drafts));
+  if (const Tensor logprobs = proposer.log_probabilities())
+    drafted.logprobs = model.read(logprobs.rows(0, num_drafts).columns(0, 1));
   return drafted;
 }
 

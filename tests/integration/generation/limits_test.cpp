@@ -120,9 +120,9 @@ TEST_F(LimitsTest, TheDrafterHoldsEachPairKeyOfTheCommittedTextOnce) {
   int64_t fresh = 1;
   for (int round = 0; round < 12; ++round) {
     const int64_t drafts = 1 + round % 5;
-    const Tensor block = model.proposer().propose(
-        model.stream(),
-        {.next_token_ids = model.runner().picks().rows(0, fresh), .hidden = hidden.rows(0, fresh), .num_drafts = drafts}, *state);
+    EXPECT_EQ(model.proposer().first_missing_key(*state), committed - 1 - fresh);
+    const Tensor block = propose_one(model.stream(), model.proposer(), model.runner().read_picks(fresh), hidden, drafts, *state);
+    EXPECT_EQ(model.proposer().num_drafted(*state), drafts);
     EXPECT_EQ(model.proposer().num_rows(*state), committed - 1 + drafts - 1);
     model.runner().verify(sequence, block);
     const StepResult result = model.runner().finish().front();
@@ -138,19 +138,36 @@ TEST_F(LimitsTest, ProposersRefuseWhatDoesNotBelongToThem) {
   TestModel model(*backend_, "tiny-dense");
   struct Foreign : ProposerState {
   } foreign;
+  TestModel other(*backend_, "tiny-dense");
+  const auto foreign_state = other.proposer().alloc_state(50);
   const auto state = model.proposer().alloc_state(50);
   EXPECT_THROW(model.proposer().after_verify(0, foreign), Error);
+  EXPECT_THROW(model.proposer().after_verify(0, *foreign_state), Error);
   EXPECT_THROW(model.proposer().after_verify(1, *state), Error);
-  const Tensor& hidden = model.runner().model().hidden();
-  const Tensor& picks = model.runner().picks();
-  const auto propose = [&](int64_t rows, int64_t hidden_rows, int64_t drafts) {
-    static_cast<void>(model.proposer().propose(
-        model.stream(), {.next_token_ids = picks.rows(0, rows), .hidden = hidden.rows(0, hidden_rows), .num_drafts = drafts},
-        *state));
+  const std::vector<int32_t> ids(32, 1);
+  const auto expect_refused = [&](const std::string& what, std::vector<DraftPart> parts) {
+    EXPECT_THROW(static_cast<void>(model.proposer().propose(model.stream(), parts, model.runner().model().hidden())), Error)
+        << what;
+    EXPECT_EQ(model.proposer().num_rows(*state), 0) << what;
   };
-  EXPECT_THROW(propose(1, 1, 0), Error);
-  EXPECT_THROW(propose(1, 1, 16), Error);
-  EXPECT_THROW(propose(2, 1, 3), Error);
+  const auto part = [&](size_t rows, int64_t first_hidden_row, int64_t drafts) {
+    return DraftPart{.state = state.get(),
+                     .next_token_ids = std::span(ids).first(rows),
+                     .first_hidden_row = first_hidden_row,
+                     .num_drafts = drafts};
+  };
+  expect_refused("nothing", {});
+  expect_refused("more sequences than there are states", {part(1, 0, 1), part(1, 0, 1)});
+  expect_refused("no row", {part(0, 0, 1)});
+  expect_refused("more rows than fit", {part(17, 0, 1)});
+  expect_refused("drafts", {part(1, 0, -1)});
+  expect_refused("drafts", {part(1, 0, 16)});
+  expect_refused("hidden states before the first", {part(1, -1, 1)});
+  expect_refused("hidden states after the last", {part(2, 511, 1)});
+  expect_refused("no state", {DraftPart{.next_token_ids = std::span(ids).first(1)}});
+  expect_refused("another kind of state", {DraftPart{.state = &foreign, .next_token_ids = std::span(ids).first(1)}});
+  expect_refused("another proposer's state",
+                 {DraftPart{.state = foreign_state.get(), .next_token_ids = std::span(ids).first(1)}});
 }
 
 TEST_F(LimitsTest, DrafterRowsMoveFromAFinishedSequenceToTheNext) {

@@ -50,7 +50,8 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .activation_dtype = options.activation_dtype,
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
-                                                       .measure_log_probabilities = options.log_probabilities});
+                                                       .measure_log_probabilities = options.log_probabilities},
+                                    round_);
   round_.allocate(backend);
   generator_ = std::make_unique<Generator>(backend, *stream_, *runner_, proposer_.get());
   if (!options.self_check) return;
@@ -80,6 +81,12 @@ std::vector<float> TestModel::read(const Tensor& tensor) {
     values.insert(values.end(), line.begin(), line.end());
   }
   return values;
+}
+
+Tensor propose_one(Stream& stream, DraftProposer& proposer, std::span<const int32_t> next_token_ids, const Tensor& hidden,
+                   int64_t num_drafts, ProposerState& state) {
+  const DraftPart part{.state = &state, .next_token_ids = next_token_ids, .num_drafts = num_drafts};
+  return proposer.propose(stream, {&part, 1}, hidden).at(0).rows(0, 1 + num_drafts);
 }
 
 double relative_error(std::span<const float> got, std::span<const float> expected, int64_t columns) {

@@ -66,6 +66,10 @@ class TestModel {
   std::unique_ptr<Generator> generator_;
 };
 
+/// A propose for one sequence, whose rows are the first of `hidden`: its newest token and drafts, [1 + num_drafts] I32.
+[[nodiscard]] Tensor propose_one(Stream& stream, DraftProposer& proposer, std::span<const int32_t> next_token_ids,
+                                 const Tensor& hidden, int64_t num_drafts, ProposerState& state);
+
 /// The relative error of a tensor: max |a - b| / max |b| of the worst row. Both hold rows of `columns` values.
 [[nodiscard]] double relative_error(std::span<const float> got, std::span<const float> expected, int64_t columns);
 

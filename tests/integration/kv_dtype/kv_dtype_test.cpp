@@ -83,8 +83,10 @@ TEST_P(KvDtypeTest, GoldenIdsWhereTheMarginIsClear) {
 
 TEST_P(KvDtypeTest, TheDraftersCacheAloneHardlyChangesAcceptance) {
   TestModel model(*backend_, GetParam(), {.cache_dtype = DType::kBF16});
+  MetadataBuffer round;
   MtpProposer coded(*backend_, model.config(), *model.loaded().mtp, model.loaded().target.embed_tokens,
-                    model.loaded().target.lm_head, {.max_seq_len = 3400, .cache_dtype = DType::kE4M3});
+                    model.loaded().target.lm_head, {.max_seq_len = 3400, .cache_dtype = DType::kE4M3}, round);
+  round.allocate(*backend_);
   std::array<MeasuredProposer, 2> measured{MeasuredProposer{&model.proposer()}, MeasuredProposer{&coded}};
   for (int64_t i = 0; i < kNumPrompts; ++i) {
     static_cast<void>(

@@ -122,14 +122,13 @@ void SynthTest::expect_reference_steps() {
 
 void SynthTest::expect_reference_drafts(ReferenceState& reference, int32_t newest_token_id, ProposerState& drafter) {
   constexpr int64_t kDrafts = 2;
-  const Tensor hidden = model_.runner().model().hidden().rows(0, 1);
-  const Tensor block = model_.proposer().propose(
-      model_.stream(), {.next_token_ids = model_.runner().picks().rows(0, 1), .hidden = hidden, .num_drafts = kDrafts}, drafter);
+  const Tensor& hidden = model_.runner().model().hidden();
+  const Tensor block = propose_one(model_.stream(), model_.proposer(), {&newest_token_id, 1}, hidden, kDrafts, drafter);
   std::vector<int32_t> token_ids(kDrafts);
   model_.stream().download(block.rows(1, kDrafts).view(), std::as_writable_bytes(std::span(token_ids)));
-  const std::vector<float> logprobs = model_.read(model_.proposer().log_probabilities().rows(0, kDrafts));
+  const std::vector<float> logprobs = model_.read(model_.proposer().log_probabilities().rows(0, kDrafts).columns(0, 1));
 
-  const auto expected = reference.draft(newest_token_id, model_.read(hidden), kDrafts);
+  const auto expected = reference.draft(newest_token_id, model_.read(hidden.rows(0, 1)), kDrafts);
   EXPECT_EQ(token_ids, expected.token_ids);
   for (size_t i = 0; i < logprobs.size(); ++i) EXPECT_NEAR(logprobs[i], expected.logprobs[i], kTolerance) << "draft " << i;
   expect_close("hidden state of the last draft", model_.read(model_.proposer().head().hidden().rows(0, 1)), expected.hidden,

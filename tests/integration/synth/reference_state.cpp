@@ -31,7 +31,9 @@ ReferenceState::ReferenceState(TestModel& model, const TestModelOptions& options
                  .max_drafts = options.max_drafts,
                  .max_append_rows = TargetRunner::kMaxVerifyRows,
                  .cache_dtype = options.cache_dtype,
-                 .measure_log_probabilities = true}) {
+                 .measure_log_probabilities = true},
+                round_) {
+  round_.allocate(backend_);
   declare_fields();
   copy_caches(model);
   adopt_drafter_rows(num_tokens - 1);
@@ -130,17 +132,12 @@ std::vector<float> ReferenceState::logits(int64_t num_rows) {
 }
 
 ReferenceState::Drafts ReferenceState::draft(int32_t newest_token_id, std::span<const float> hidden, int64_t num_drafts) {
-  const Buffer ids = backend_.allocate(sizeof(newest_token_id), MemoryKind::kDevice);
   const Buffer row = backend_.allocate(hidden.size_bytes(), MemoryKind::kDevice);
-  stream_->upload(std::as_bytes(std::span(&newest_token_id, 1)), ids.view());
   stream_->upload(std::as_bytes(hidden), row.view());
-  const Tensor block = proposer_.propose(*stream_,
-                                         {.next_token_ids = ids.tensor(DType::kI32, {1}),
-                                          .hidden = row.tensor(DType::kF32, {1, static_cast<int64_t>(hidden.size())}),
-                                          .num_drafts = num_drafts},
-                                         *drafter_);
+  const Tensor block = propose_one(*stream_, proposer_, {&newest_token_id, 1},
+                                   row.tensor(DType::kF32, {1, static_cast<int64_t>(hidden.size())}), num_drafts, *drafter_);
   Drafts drafts{.token_ids = std::vector<int32_t>(static_cast<size_t>(num_drafts)),
-                .logprobs = read(proposer_.log_probabilities().rows(0, num_drafts)),
+                .logprobs = read(proposer_.log_probabilities().rows(0, num_drafts).columns(0, 1)),
                 .hidden = read(proposer_.head().hidden().rows(0, 1))};
   stream_->download(block.rows(1, num_drafts).view(), std::as_writable_bytes(std::span(drafts.token_ids)));
   return drafts;

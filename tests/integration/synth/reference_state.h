@@ -49,6 +49,7 @@ class ReferenceState {
   TargetModel target_;
   PagedKvCache kv_cache_;
   RecurrentStateStore states_;
+  MetadataBuffer round_;
   MtpProposer proposer_;
   TargetCaches caches_;
   StepFields fields_;
