@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 #include "core/error.h"
 #include "core/ops/accept.h"
+#include "core/ops/accept_sampled.h"
 #include "core/ops/argmax.h"
 #include "core/ops/embedding.h"
 #include "core/ops/gated_attention.h"
@@ -17,10 +18,12 @@
 #include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
 #include "core/ops/mtp_input.h"
+#include "core/ops/process_logits.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
+#include "core/ops/sample_tokens.h"
 
 namespace foretoken::ops {
 

@@ -14,6 +14,7 @@ OpTable make_op_table(const KernelModule& module) {
   add_linear_ops(table, module);
   add_moe_ops(table, module);
   add_sampling_ops(table, module);
+  add_sample_ops(table, module);
   add_norm_ops(table, module);
   add_attention_ops(table, module);
   add_delta_net_ops(table, module);

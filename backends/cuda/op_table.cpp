@@ -25,6 +25,7 @@ OpTable make_op_table(const KernelModule& module, int device) {
   add_abs_max_ops(table, module);
   gpu::add_quantize_ops(table, module);
   gpu::add_sampling_ops(table, module);
+  gpu::add_sample_ops(table, module);
   gpu::add_norm_ops(table, module);
   add_attention_split_ops(table, module);
   gpu::add_attention_ops(table, module);

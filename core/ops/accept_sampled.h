@@ -22,8 +22,8 @@ struct OpCase;
 ///   them are accepted; picks stay.
 /// - kRejection: accepted while u_j < p_(j-1)(X_j) / q_j(X_j). c = 1.
 /// - kBlock (Sun et al. 2024, arXiv 2403.10444, algorithm 2): c_0 = 1, c_j = min(1, c_(j-1) p_(j-1)(X_j) / q_j(X_j));
-///   m_j = sum_v max(c_j p_j(v) - q_(j+1)(v), 0), h_j = m_j / (m_j + 1 - c_j) for j < K, and h_K = c_K. Accepted is the largest j
-///   with u_j < h_j; 0 without one. c = c_accepted.
+///   m_j = sum_v max(c_j p_j(v) - q_(j+1)(v), 0), h_j = m_j / (m_j + 1 - c_j) for j < K, 0 where m_j is, and h_K = c_K. Accepted
+///   is the largest j with u_j < h_j; 0 without one. c = c_accepted.
 /// With a accepted of K drafts, a < K, the token after them is drawn from max(c p_a(v) - q_(a+1)(v), 0) with the number of
 /// (positions[first + a], kToken), by rising id as in SampleTokens, weights being those of residual_weight; where nothing is left
 /// of them by rounding, and where a = K, it is the row's pick. Then picks[first + j - 1] = X_j for j <= a, and picks[first + a]
@@ -38,7 +38,7 @@ struct AcceptSampled {
   Tensor positions;          // [T] I32
   Tensor query_start_loc;    // [B+1] I32; at most 1 + kMaxVerifiedDrafts rows each
   Tensor block_rows;         // [B] I32, row of the candidates of each sequence
-  Tensor candidate_ids;      // [K, Q, C] I32, by rising id
+  Tensor candidate_ids;      // [K, Q, C] I32, by rising id, up to the first -1
   Tensor candidate_weights;  // [K, Q, C] I64
   Tensor reals;              // [S, 6] F32
   Tensor integers;           // [S, 3] I32

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/ops/accept.h"
+#include "core/ops/accept_sampled.h"
 #include "core/ops/argmax.h"
 #include "core/ops/embedding.h"
 #include "core/ops/gated_attention.h"
@@ -10,10 +11,12 @@
 #include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
 #include "core/ops/mtp_input.h"
+#include "core/ops/process_logits.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
 #include "core/ops/rms_norm.h"
 #include "core/ops/rope.h"
+#include "core/ops/sample_tokens.h"
 
 namespace foretoken {
 
@@ -32,10 +35,10 @@ struct OpList {
   }
 };
 
-using AllOps =
-    OpList<Embedding, RmsNorm, AddRmsNorm, MtpInput, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
-           QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp, MoeExpertsDown,
-           SelectTokens, AcceptDrafts, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
+using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, MtpInput, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax,
+                      RopeTable, Rope, QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp,
+                      MoeExpertsDown, SelectTokens, AcceptDrafts, ProcessLogits, CountTokens, SampleTokens, SampleDrafts,
+                      AcceptSampled, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
 
 /// Calls `visitor(OpTag<Op>{})` for every operator.
 template <class Visitor>

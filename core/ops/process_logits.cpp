@@ -25,7 +25,7 @@ const OpSchema& ProcessLogits::schema() {
                                      .optional()
                                      .in("masks", {"R", "W"}, kI32Only)
                                      .optional()
-                                     .tolerance(DType::kF32, 2e-6);
+                                     .tolerance(DType::kF32, 0.0);
   return schema;
 }
 

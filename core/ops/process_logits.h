@@ -14,18 +14,20 @@ template <class Op>
 struct OpCase;
 
 /// Works on each row t in place with the parameters of slot s = row_slots[t]; a row whose slot is not one of the S stays as it
-/// is. With l the row's logits (NaN counts as -infinity), in this order:
+/// is. With l the row's logits (NaN counts as -infinity), in this order, all in float32 operations, none of them fused:
 /// 1. l[bias_ids[s, i]] += bias_values[s, i]; ids outside the vocabulary are skipped, and no id is listed twice.
 /// 2. l[v] = -infinity where the row has a mask, mask_rows[t] >= 0, whose bit v % 32 of word v / 32 is 0; and for the stop ids of
 ///    the slot where positions[t] < integers[s, kFirstStopRow].
-/// 3. With n(v) the output's count of v, the tokens history[t]'s range of history_ids included, and seen(v) = n(v) > 0 or v is in
-///    the prompt: l[v] = l[v] > 0 ? l[v] / repetition : l[v] * repetition where seen(v); then l[v] -= frequency * n(v), and
-///    l[v] -= presence where n(v) > 0.
-/// 4. At temperature 0 the row is ready. Otherwise x[v] = (l[v] - max l) / temperature, rounded to float32.
-/// 5. In the order of falling x, equal ones by rising id: top-k keeps the first k; of those, with weights w = sampling_weight(x)
-///    and their sum W, top-p keeps each token before which less than p W lies (the first one always); of those, min-p keeps the
-///    ones with w >= min_p * 2^40. All others become -infinity.
-/// A row is not influenced by other rows, and the x of equal logits are the same bits on every device.
+/// 3. With n(v) the output's count of v, the tokens in history[t]'s range of history_ids included, and seen(v): n(v) > 0 or v is
+/// in
+///    the prompt: l[v] = l[v] > 0 ? l[v] / repetition : l[v] * repetition where seen(v); then l[v] = l[v] - frequency * n(v) and
+///    l[v] = l[v] - presence where n(v) > 0.
+/// 4. At temperature 0 the row is ready. Otherwise x[v] = (l[v] - max l) / temperature; 0 where l[v] = max l.
+/// 5. In the order of falling x, equal ones by rising id: top-k (where k > 0) keeps the first k; of those, with weights w =
+///    sampling_weight(x) and their sum W, top-p (where p < 1) keeps the first and each token before which less than
+///    share_of(W, p) lies; of those, min-p (where > 0) keeps the ones with w >= share_of(2^40, min_p). All others
+///    become -infinity.
+/// So the bits of a row depend on the row and its slot alone, and are the same on every device.
 struct ProcessLogits {
   Tensor logits;       // [T, V] F32, updated; V <= 2^22
   Tensor row_slots;    // [T] I32
@@ -37,7 +39,7 @@ struct ProcessLogits {
   Tensor stop_ids;     // [S, E] I32, -1: none
   Tensor counts;       // [S, V] I32: output count, and kInPrompt
   Tensor history_ids;  // [N] I32
-  Tensor history;      // [T, 2] I32: history_ids[begin .. end) of the row count as output too; at most 32 of them
+  Tensor history;      // [T, 2] I32: history_ids[begin .. end) count as output of the row too; at most 32 of them
   Tensor mask_rows;    // [T] I32, rows of `masks`, -1: none; may be absent, together with masks
   Tensor masks;        // [R, (V+31)/32] I32, a bit per token: allowed
 

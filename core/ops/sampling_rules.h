@@ -49,15 +49,18 @@ enum class RandomPurpose : uint32_t {
   kAccept,  // whether that draft holds
 };
 
+// Always inlined: the CPU's kernels are compiled once per instruction set, and the linker must not mix those up.
+
 /// Mixes all bits (the finaliser of splitmix64).
-[[nodiscard]] constexpr uint64_t mix_bits(uint64_t z) {
+[[nodiscard, gnu::always_inline]] constexpr uint64_t mix_bits(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
 }
 
 /// 64 random bits.
-[[nodiscard]] constexpr uint64_t random_bits(uint64_t seed, int64_t position, RandomPurpose purpose, uint32_t index) {
+[[nodiscard, gnu::always_inline]] constexpr uint64_t random_bits(uint64_t seed, int64_t position, RandomPurpose purpose,
+                                                                 uint32_t index) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15ULL;
   uint64_t z = mix_bits(seed + kStep);
   z = mix_bits((z ^ static_cast<uint64_t>(position)) + kStep);
@@ -65,7 +68,7 @@ enum class RandomPurpose : uint32_t {
 }
 
 /// The upper 64 bits of a * b.
-[[nodiscard]] constexpr uint64_t multiply_high(uint64_t a, uint64_t b) {
+[[nodiscard, gnu::always_inline]] constexpr uint64_t multiply_high(uint64_t a, uint64_t b) {
   constexpr uint64_t kLow = 0xffffffffULL;
   const uint64_t low = (a & kLow) * (b & kLow);
   const uint64_t first = (a >> 32) * (b & kLow) + (low >> 32);
@@ -74,20 +77,22 @@ enum class RandomPurpose : uint32_t {
 }
 
 /// A number of [0, 1) from random bits, exactly.
-[[nodiscard]] constexpr double unit_interval(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+[[nodiscard, gnu::always_inline]] constexpr double unit_interval(uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
 
 /// The weight of the most likely token of a row.
 inline constexpr uint64_t kLargestWeight = uint64_t{1} << 40;
 
-/// Weight of a token whose logit, over the temperature, is `x` below that of the best: 2^40 e^x, within 3e-7 of it and 1, rounded
-/// down; 0 below e^-28 and for NaN. Above 0 as at 0. IEEE operations in this order, without fused ones, give the same integer
-/// everywhere.
-[[nodiscard]] constexpr uint64_t sampling_weight(float x) {
-  const float low = x > -28.0F ? x : -28.0F;  // also for NaN
-  const float y = low < 0.0F ? low : 0.0F;
-  const float n = (y * 1.44269504088896341F + 12582912.0F) - 12582912.0F;  // 1.5 * 2^23: rounds to an integer
+/// Logits that far below the best have no weight.
+inline constexpr float kLowestWeighted = -28.0F;
+
+/// 2^40 e^x for x in [kLowestWeighted, 0], within 1.5e-7 of it and 1, rounded down: kLargestWeight at 0, 0 at kLowestWeighted.
+/// IEEE operations in this order, without fused ones, give the same integer everywhere.
+[[nodiscard, gnu::always_inline]] constexpr uint64_t clamped_weight(float x) {
+  const float n = (x * 1.44269504088896341F + 12582912.0F) - 12582912.0F;  // 1.5 * 2^23: rounds to an integer
   // ln 2 in two parts (Cody and Waite): n times the first is exact.
-  float r = y - n * 0.693359375F;
+  float r = x - n * 0.693359375F;
   r = r + n * 2.12194440e-4F;
   float p = 1.0F / 5040.0F;
   p = p * r + 1.0F / 720.0F;
@@ -98,13 +103,17 @@ inline constexpr uint64_t kLargestWeight = uint64_t{1} << 40;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
   const auto mantissa = static_cast<int32_t>(p * 16777216.0F);  // 2^24 p, exactly
-  const auto shift = static_cast<int32_t>(-n);
-  const uint64_t weight = (static_cast<uint64_t>(mantissa) << 16) >> shift;
-  return x > -28.0F ? weight : 0;
+  return (static_cast<uint64_t>(mantissa) << 16) >> static_cast<int32_t>(-n);
+}
+
+/// Weight of a token whose logit, over the temperature, is `x` more than that of the best: that of 0 above 0, and 0 of NaN.
+[[nodiscard, gnu::always_inline]] constexpr uint64_t sampling_weight(float x) {
+  const float low = x > kLowestWeighted ? x : kLowestWeighted;
+  return clamped_weight(low < 0.0F ? low : 0.0F);
 }
 
 /// total * share, rounded down, for a share of [0, 1] and a total below 2^63; the share counts to 2^-32.
-[[nodiscard]] constexpr uint64_t share_of(uint64_t total, float share) {
+[[nodiscard, gnu::always_inline]] constexpr uint64_t share_of(uint64_t total, float share) {
   const auto fixed = static_cast<uint64_t>(share * 4294967296.0F);
   return (total >> 32) * fixed + ((total & 0xffffffffULL) * fixed >> 32);
 }
@@ -112,7 +121,8 @@ inline constexpr uint64_t kLargestWeight = uint64_t{1} << 40;
 /// The weight of a drafted token on the target's scale is draft_weight * scale, with scale = (sum of the target's weights) / (sum
 /// of the draft's). What is left of the target's weight when `share` of it must cover that: max(weight - draft_weight * scale /
 /// share, 0), rounded down.
-[[nodiscard]] constexpr uint64_t residual_weight(uint64_t weight, uint64_t draft_weight, double scale, double share) {
+[[nodiscard, gnu::always_inline]] constexpr uint64_t residual_weight(uint64_t weight, uint64_t draft_weight, double scale,
+                                                                     double share) {
   const double left = static_cast<double>(weight) - static_cast<double>(draft_weight) * scale / share;
   return left > 0.0 ? static_cast<uint64_t>(left) : 0;
 }

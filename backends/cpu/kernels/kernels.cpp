@@ -13,6 +13,8 @@ namespace {
 
 #define FORETOKEN_ADD_OTHER_KERNELS(isa) \
   isa::add_sampling_kernels(list);       \
+  isa::add_sample_kernels(list);         \
+  isa::add_process_logits_kernels(list); \
   isa::add_norm_kernels(list);           \
   isa::add_attention_kernels(list);      \
   isa::add_delta_net_kernels(list);      \

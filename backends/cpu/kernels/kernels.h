@@ -20,14 +20,16 @@ void append(std::vector<KernelEntry>& list, std::span<const KernelEntry> entries
   void add_moe_kernels(std::vector<KernelEntry>& list);    \
   }
 
-#define FORETOKEN_DECLARE_CPU_KERNELS(isa)                    \
-  FORETOKEN_DECLARE_WEIGHT_KERNELS(isa)                       \
-  namespace foretoken::cpu::isa {                             \
-  void add_sampling_kernels(std::vector<KernelEntry>& list);  \
-  void add_norm_kernels(std::vector<KernelEntry>& list);      \
-  void add_attention_kernels(std::vector<KernelEntry>& list); \
-  void add_delta_net_kernels(std::vector<KernelEntry>& list); \
-  void add_quantize_kernels(std::vector<KernelEntry>& list);  \
+#define FORETOKEN_DECLARE_CPU_KERNELS(isa)                         \
+  FORETOKEN_DECLARE_WEIGHT_KERNELS(isa)                            \
+  namespace foretoken::cpu::isa {                                  \
+  void add_sampling_kernels(std::vector<KernelEntry>& list);       \
+  void add_sample_kernels(std::vector<KernelEntry>& list);         \
+  void add_process_logits_kernels(std::vector<KernelEntry>& list); \
+  void add_norm_kernels(std::vector<KernelEntry>& list);           \
+  void add_attention_kernels(std::vector<KernelEntry>& list);      \
+  void add_delta_net_kernels(std::vector<KernelEntry>& list);      \
+  void add_quantize_kernels(std::vector<KernelEntry>& list);       \
   }
 
 FORETOKEN_DECLARE_CPU_KERNELS(scalar)

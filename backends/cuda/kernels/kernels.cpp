@@ -21,6 +21,7 @@ gpu::KernelList all_kernels() {
   add_norm_kernels(list);
   add_prefill_kernels(list);
   add_quantize_kernels(list);
+  add_sample_kernels(list);
   add_sampling_kernels(list);
   add_bf16_small_kernels(list);
   add_fp8_small_kernels(list);

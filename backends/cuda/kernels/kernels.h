@@ -20,6 +20,7 @@ void add_moe_prefill_kernels(gpu::KernelList& list);
 void add_norm_kernels(gpu::KernelList& list);
 void add_prefill_kernels(gpu::KernelList& list);
 void add_quantize_kernels(gpu::KernelList& list);
+void add_sample_kernels(gpu::KernelList& list);
 void add_sampling_kernels(gpu::KernelList& list);
 void add_bf16_small_kernels(gpu::KernelList& list);
 void add_fp8_small_kernels(gpu::KernelList& list);

@@ -114,6 +114,7 @@ class DirectList final : public CommandList {
     add_attention_ops(ops_, module_);
     add_delta_net_ops(ops_, module_);
     add_sampling_ops(ops_, module_);
+    add_sample_ops(ops_, module_);
   }
 
   void launch(const KernelCode& code, Grid grid, std::span<const std::byte> params, std::span<const Access>) override {
