@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/metadata_buffer.h"
+#include "core/ops/process_logits.h"
 #include "speculative/sampling_params.h"
 
 namespace foretoken {
@@ -23,12 +24,12 @@ struct SamplerOptions {
   int64_t max_mask_rows = 0;       // rows of a step whose tokens a mask may limit
 };
 
-/// The rows of one sequence in a step, in the order of the batch.
+/// The rows of one sequence in a step; the parts of a step are in the order of its rows.
 struct SamplerPart {
   int32_t slot = -1;           // -1: greedy over the logits as they are
   int64_t num_rows = 1;        // the newest token and its drafts
   int64_t first_position = 0;  // of the newest token in the sequence
-  int64_t block_row = -1;      // row of its drafts in block_token_ids and in the draft distributions; -1: it has none
+  int64_t block_row = -1;      // row of the draft batch in which record_drafts drew its drafts; -1: nobody drew them
 };
 
 /// Works on one stream, as the runner whose rows it samples. A round: `stage` (and `stage_drafts` where drafts are sampled), the
@@ -47,6 +48,7 @@ class Sampler {
   /// nothing; InvalidState when the slot is taken.
   void join(Stream& stream, int32_t slot, const SamplingParams& params, std::span<const int32_t> prompt,
             std::span<const int32_t> output = {});
+  /// Throws InvalidState when the slot is free, like what follows.
   void leave(int32_t slot);
   /// Adds emitted tokens, in order: the last one is the newest token of the next step.
   void commit(int32_t slot, std::span<const int32_t> token_ids);
@@ -55,13 +57,13 @@ class Sampler {
   [[nodiscard]] const SamplingParams& params(int32_t slot) const;
 
   /// Writes the rows of the next step into the round's metadata and counts what was committed; only slots with penalties put work
-  /// on `stream` for that. Rows past the last part's are padding. Masks of rows without drafts before them are asked for here.
-  /// Throws InvalidArgument: more rows than max_rows, or than max_mask_rows with masks; a mask that allows nothing.
+  /// on `stream` for that. Rows past the last part's are padding. Masks of parts without drafts are asked for here. Throws
+  /// InvalidArgument: more rows than max_rows, or than max_mask_rows with masks; a mask that allows nothing, not even stop ids.
   void stage(Stream& stream, std::span<const SamplerPart> parts);
   /// Whether a part's drafts must be known to the host: a slot with a mask and drafts.
   [[nodiscard]] bool needs_draft_ids(std::span<const SamplerPart> parts) const;
-  /// Masks of the rows after drafts; `drafts[i]` are those of part i. Called after `stage` with the same parts, before the
-  /// upload.
+  /// Masks of the parts with drafts; `drafts[i]` are those of part i. Called after `stage` with the same parts, before the
+  /// upload. Throws as `stage`.
   void stage_masks(Stream& stream, std::span<const SamplerPart> parts, std::span<const std::vector<int32_t>> drafts);
   /// Writes what the draft passes of the next round need; part i is row i of the draft batch.
   void stage_drafts(std::span<const SamplerPart> parts);
@@ -73,45 +75,50 @@ class Sampler {
   /// results.
   void record_accept(CommandList& cmd, const Tensor& logits, const Tensor& token_ids, const Tensor& query_start_loc,
                      const Tensor& picks, const Tensor& num_accepted) const;
-  /// Records draft `draft_idx` of the first B parts: `logits` [B, V] of the drafter are processed in place, `block_token_ids`
-  /// [max_sequences, 1 + max_drafts] has the drafts before, `token_ids` [B] gets the drafts.
-  void record_drafts(CommandList& cmd, int64_t draft_idx, const Tensor& logits, const Tensor& block_token_ids,
-                     const Tensor& token_ids) const;
+  /// Records draft `draft_idx` (from 0) of the first B = logits.dim(0) parts of stage_drafts: `logits` [B, V] of the drafter are
+  /// processed in place, row i of `draft_token_ids` [max_drafts, at least B] has draft i of every part: those before draft_idx
+  /// are read, the first B of row draft_idx are written. The same distributions are kept for record_accept.
+  void record_drafts(CommandList& cmd, int64_t draft_idx, const Tensor& logits, const Tensor& draft_token_ids) const;
 
  private:
   /// One sequence.
   struct Slot {
     SamplingParams params;
-    bool counts = false;               // has penalties
+    bool is_counted = false;           // has penalties
     std::vector<int32_t> output{};     // kept for masks only
     std::vector<int32_t> uncounted{};  // committed, not yet in the counts on the device
   };
 
-  void require_operators() const;
-  void declare_metadata(MetadataBuffer& round);
+  void declare_metadata();
   void allocate_tables();
+  /// Throws InvalidState.
+  void check_taken(int32_t slot) const;
   [[nodiscard]] Slot& taken(int32_t slot);
   [[nodiscard]] const Slot& taken(int32_t slot) const;
-  void check_room(const SamplingParams& params) const;
-  void upload_slot(Stream& stream, int32_t slot, int64_t num_prompt);
+  void check(const SamplingParams& params) const;
+  void upload_slot(Stream& stream, int32_t slot, const SamplingParams& params, int64_t num_prompt);
   void upload_counts(Stream& stream, int32_t slot, std::span<const int32_t> prompt, std::span<const int32_t> output);
   void count_committed(Stream& stream);
-  /// Asks for the mask of a row and uploads it; false where anything may follow.
-  bool stage_mask(Stream& stream, const Slot& slot, std::span<const int32_t> output, int64_t row);
+  /// Asks for the masks of a part's rows, as far as its drafts may hold.
+  void stage_part_masks(Stream& stream, const SamplerPart& part, int64_t first_row, std::span<const int32_t> drafts);
+  void upload_mask(Stream& stream, const SamplingParams& params, std::vector<uint32_t>& words, int64_t row);
+  /// What all rows have in common.
+  [[nodiscard]] ProcessLogits process(const Tensor& logits) const;
 
   GpuBackend& backend_;
   MetadataBuffer& round_;
   SamplerOptions options_;
+  int64_t num_parts_;  // of a batch: max_sequences rounded up to a bucket
   std::vector<std::optional<Slot>> slots_;
 
   MetadataBuffer::Field row_slots_;        // [max_rows]
   MetadataBuffer::Field positions_;        // [max_rows]
   MetadataBuffer::Field history_;          // [max_rows, 2]
   MetadataBuffer::Field mask_rows_;        // [max_rows]
-  MetadataBuffer::Field block_rows_;       // [max_sequences]
-  MetadataBuffer::Field draft_slots_;      // [max_sequences]
-  MetadataBuffer::Field draft_positions_;  // [max_drafts, max_sequences]
-  MetadataBuffer::Field draft_history_;    // [max_drafts, max_sequences, 2]
+  MetadataBuffer::Field block_rows_;       // [num_parts]
+  MetadataBuffer::Field draft_slots_;      // [num_parts]
+  MetadataBuffer::Field draft_positions_;  // [max_drafts, num_parts]
+  MetadataBuffer::Field draft_history_;    // [max_drafts, num_parts, 2]
 
   MetadataBuffer committed_;                // uploaded when something is to be counted
   MetadataBuffer::Field committed_slots_;   // [kMaxCommitted]
@@ -127,8 +134,8 @@ class Sampler {
   Tensor counts_;              // [S, V] I32
   Tensor masks_;               // [R, (V+31)/32] I32; absent without max_mask_rows
   Tensor weight_sums_;         // [max_rows] I64
-  Tensor draft_ids_;           // [max_drafts, S, C] I32
-  Tensor draft_weights_;       // [max_drafts, S, C] I64
+  Tensor draft_ids_;           // [max_drafts, num_parts, C] I32
+  Tensor draft_weights_;       // [max_drafts, num_parts, C] I64
   int64_t num_mask_rows_ = 0;  // of the step being staged
 };
 

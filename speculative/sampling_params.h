@@ -14,7 +14,8 @@ namespace foretoken {
 /// Which tokens may follow `output`, the emitted ids of the sequence and, inside a block, the drafts before the row. `allowed`
 /// has a bit per token, bit id % 32 of word id / 32, all 0 at the call. False: any may follow, whatever was written. The calls of
 /// a block go row by row and stop where a draft is not allowed, or is a stop id: `output` never has a token that was not allowed
-/// before, so a grammar can follow it; what was said after drafts that are then rejected counts for nothing.
+/// before, so a grammar can follow it; what was said after drafts that are then rejected counts for nothing. Where nothing may
+/// follow, the stop ids may.
 using TokenMaskFn = std::function<bool(std::span<const int32_t> output, std::span<uint32_t> allowed)>;
 
 /// Applied in this order: bias and masks, penalties, temperature, top-k, top-p, min-p (core/ops/process_logits.h).

@@ -6,8 +6,6 @@
 namespace foretoken::gpu {
 namespace {
 
-constexpr uint32_t kMostRecent = kMaxVerifiedDrafts + 1;
-
 /// One row and the parameters of its slot.
 struct LogitsRow {
   const ProcessLogitsParams& p;
@@ -86,16 +84,15 @@ struct LogitsRow {
   /// Token i of the row's history, and how often it is there, for thread i; -1 where an earlier thread has the token.
   FORETOKEN_DEVICE void find_recent(int32_t& recent, int32_t& times) const {
     const auto* range = pointer<const int32_t>(p.history) + 2 * uint64_t{blockIdx.x};
-    const int32_t begin = range[0];
-    const int32_t count = range[1] - begin;
-    const auto i = static_cast<int32_t>(threadIdx.x);
-    if (begin < 0 || count > static_cast<int32_t>(kMostRecent) || i >= count) return;
-    if (static_cast<uint32_t>(begin + count) > p.num_history_ids) return;
-    const auto* ids = pointer<const int32_t>(p.history_ids) + begin;
-    recent = exists(ids[i]) ? ids[i] : -1;
-    for (int32_t j = 0; j < count; ++j) {
-      times += ids[j] == ids[i] ? 1 : 0;
-      if (j < i && ids[j] == ids[i]) recent = -1;
+    const auto* ids = pointer<const int32_t>(p.history_ids) + range[0];
+    const auto count = static_cast<uint32_t>(range[1]);
+    if (threadIdx.x >= count) return;
+    const int32_t own = ids[threadIdx.x * p.history_stride];
+    recent = exists(own) ? own : -1;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (ids[i * p.history_stride] != own) continue;
+      ++times;
+      if (i < threadIdx.x) recent = -1;
     }
   }
 

@@ -30,7 +30,7 @@ struct ProcessLogitsParams {
   uint32_t num_slots;
   uint32_t num_biases;
   uint32_t num_stops;
-  uint32_t num_history_ids;
+  uint32_t history_stride;
   uint32_t num_masks;
 };
 

@@ -18,7 +18,7 @@ struct OpCase;
 /// 1. l[bias_ids[s, i]] += bias_values[s, i]; ids outside the vocabulary are skipped, and no id is listed twice.
 /// 2. l[v] = -infinity where the row has a mask, mask_rows[t] >= 0, whose bit v % 32 of word v / 32 is 0; and for the stop ids of
 ///    the slot where positions[t] < integers[s, kFirstStopRow].
-/// 3. With n(v) the output's count of v, the tokens in history[t]'s range of history_ids included, and seen(v): n(v) > 0 or v is
+/// 3. With n(v) the output's count of v, those among history[t] included, and seen(v): n(v) > 0 or v is
 /// in
 ///    the prompt: l[v] = l[v] > 0 ? l[v] / repetition : l[v] * repetition where seen(v); then l[v] = l[v] - frequency * n(v) and
 ///    l[v] = l[v] - presence where n(v) > 0.
@@ -39,9 +39,10 @@ struct ProcessLogits {
   Tensor stop_ids;     // [S, E] I32, -1: none
   Tensor counts;       // [S, V] I32: output count, and kInPrompt
   Tensor history_ids;  // [N] I32
-  Tensor history;      // [T, 2] I32: history_ids[begin .. end) count as output of the row too; at most 32 of them
+  Tensor history;      // [T, 2] I32, begin and count: history_ids[begin + i * history_stride], i < count <= 32, are output too
   Tensor mask_rows;    // [T] I32, rows of `masks`, -1: none; may be absent, together with masks
   Tensor masks;        // [R, (V+31)/32] I32, a bit per token: allowed
+  uint32_t history_stride = 1;
 
   [[nodiscard]] std::array<const Tensor*, 13> operands() const {
     return {&logits,   &row_slots, &positions,   &reals,   &integers,  &bias_ids, &bias_values,

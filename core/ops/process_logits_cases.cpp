@@ -17,6 +17,7 @@ struct Recipe {
   int64_t num_slots = 8;
   bool masked = false;
   bool strided = false;
+  int64_t history_stride = 1;
 };
 
 /// Mostly 0, else a few times in the output, in the prompt, or both.
@@ -42,12 +43,12 @@ std::vector<std::vector<int32_t>> id_lists(std::mt19937_64& generator, int64_t n
   return lists;
 }
 
-/// The range of drafts before each row of a block, in a list of `length` ids: up to 5 of them, or none.
-std::vector<std::vector<int32_t>> histories(std::mt19937_64& generator, int64_t num_rows, int64_t length) {
+/// The drafts before each row of a block, in a list of `length` ids: up to 5 of them, or none.
+std::vector<std::vector<int32_t>> histories(std::mt19937_64& generator, int64_t num_rows, int64_t length, int64_t stride) {
   std::vector<std::vector<int32_t>> ranges;
   for (int64_t row = 0; row < num_rows; ++row) {
-    const int32_t begin = case_parts::draw(generator, 0, length);
-    ranges.push_back({begin, case_parts::draw(generator, begin, std::min<int64_t>(length, begin + 5))});
+    const int32_t begin = case_parts::draw(generator, 0, length - 1);
+    ranges.push_back({begin, case_parts::draw(generator, 0, std::min<int64_t>(5, (length - begin) / stride))});
   }
   return ranges;
 }
@@ -73,7 +74,8 @@ ProcessLogits make_process(OperandMaker& maker, const Recipe& recipe) {
   op.counts = maker.input(DType::kI32, {S, V}, sparse_counts());
   // Few different ids, so that a block repeats some.
   op.history_ids = maker.input(DType::kI32, {kHistory}, fill::integers(-1, std::min<int64_t>(V, 12)));
-  op.history = maker.input(DType::kI32, {T, 2}, listed_rows(histories(generator, T, kHistory)));
+  op.history = maker.input(DType::kI32, {T, 2}, listed_rows(histories(generator, T, kHistory, recipe.history_stride)));
+  op.history_stride = static_cast<uint32_t>(recipe.history_stride);
   if (recipe.masked) {
     op.mask_rows = maker.input(DType::kI32, {T}, fill::integers(-1, kMasks - 1));
     op.masks = maker.input(DType::kI32, {kMasks, (V + 31) / 32}, fill::integers(INT32_MIN, INT32_MAX));
@@ -98,7 +100,7 @@ std::vector<OpCase<ProcessLogits>> ProcessLogits::cases() {
        .logits = fill::normal(3.0),
        .masked = true,
        .strided = true},
-      {.name = "ties", .num_rows = 24, .vocab_size = 700, .logits = fill::integers(-3, 3)},
+      {.name = "ties", .num_rows = 24, .vocab_size = 700, .logits = fill::integers(-3, 3), .history_stride = 6},
       {.name = "all_equal", .num_rows = 16, .vocab_size = 2100, .logits = fill::constant(4.0)},
       {.name = "flat", .num_rows = 8, .vocab_size = 5000, .logits = fill::normal(1e-3)},
       {.name = "steep", .num_rows = 8, .vocab_size = 5000, .logits = fill::normal(1e4)},

@@ -98,18 +98,17 @@ class LogitsRow {
   /// Calls use(id, times) for each token of the row's history, once.
   template <class Use>
   void for_recent(const Use& use) const {
-    const int32_t begin = p_.history[2 * row_];
-    const int32_t count = p_.history[2 * row_ + 1] - begin;
-    if (begin < 0 || count > kMostRecent || static_cast<size_t>(begin + count) > p_.num_history_ids) return;
-    const int32_t* ids = p_.history_ids + begin;
+    const int32_t* ids = p_.history_ids + p_.history[2 * row_];
+    const int32_t count = p_.history[2 * row_ + 1] < kMostRecent ? p_.history[2 * row_ + 1] : kMostRecent;
+    const auto token = [&](int32_t i) { return ids[static_cast<size_t>(i) * p_.history_stride]; };
     for (int32_t i = 0; i < count; ++i) {
       int32_t times = 0;
-      bool is_first = exists(ids[i]);
+      bool is_first = exists(token(i));
       for (int32_t j = 0; j < count; ++j) {
-        times += ids[j] == ids[i] ? 1 : 0;
-        is_first &= j >= i || ids[j] != ids[i];
+        times += token(j) == token(i) ? 1 : 0;
+        is_first &= j >= i || token(j) != token(i);
       }
-      if (is_first) use(ids[i], times);
+      if (is_first) use(token(i), times);
     }
   }
 

@@ -27,7 +27,7 @@ struct ProcessLogitsParams {
   size_t num_slots;
   size_t num_biases;
   size_t num_stops;
-  size_t num_history_ids;
+  size_t history_stride;
   size_t num_masks;
 };
 

@@ -75,9 +75,10 @@ class Row {
     }
     const HostTensor history(op_.history);
     const HostTensor ids(op_.history_ids);
-    for (int64_t i = history.integer(t_, 0); i < history.integer(t_, 1); ++i) {
-      if (!exists(ids.integer(i))) continue;
-      const auto id = static_cast<size_t>(ids.integer(i));
+    for (int64_t i = 0; i < history.integer(t_, 1); ++i) {
+      const int64_t token = ids.integer(history.integer(t_, 0) + i * op_.history_stride);
+      if (!exists(token)) continue;
+      const auto id = static_cast<size_t>(token);
       ++output[id];
       seen[id] = true;
     }

@@ -31,7 +31,7 @@ void add_row_ops(OpTable& table, const KernelModule& module) {
                 .num_slots = extent(op.reals, 0),
                 .num_biases = extent(op.bias_ids, 1),
                 .num_stops = extent(op.stop_ids, 1),
-                .num_history_ids = extent(op.history_ids, 0),
+                .history_stride = op.history_stride,
                 .num_masks = op.masks ? extent(op.masks, 0) : 0},
                accesses_of(op));
       });
