@@ -132,7 +132,7 @@ bool PrefixCache::insert(Stream& stream, const PrefixSource& source, int32_t sta
   if (index_.contains(source)) return true;
   std::optional<BlockReference> snapshot = index_.allocate_snapshot();
   if (!snapshot) return false;
-  snapshots_->store(stream, state_slot, hidden_row, snapshot->block());
+  snapshots_->store(stream, state_slot, source.draft_blocks.empty() ? Tensor() : hidden_row, snapshot->block());
   index_.insert(source, std::move(*snapshot));
   return true;
 }

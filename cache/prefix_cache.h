@@ -68,8 +68,8 @@ class PrefixCache {
   /// num_grid_tokens of a sequence after `num_rows` more rows from `first_position`, computed in one prefill pass.
   [[nodiscard]] int64_t advance_grid(int64_t num_grid_tokens, int64_t first_position, int64_t num_rows) const;
   /// Adds a prefix with the states of `state_slot` after its last token, which must be committed, and `hidden_row` [1,
-  /// hidden_size] of that token. False where no lookup would use it, or there is no memory for a snapshot: nothing is added then.
-  /// Throws as PrefixIndex::insert.
+  /// hidden_size] of that token (not read without drafter rows). False where no lookup would use it, or there is no memory for a
+  /// snapshot: nothing is added then. Throws as PrefixIndex::insert.
   bool insert(Stream& stream, const PrefixSource& source, int32_t state_slot, const Tensor& hidden_row);
 
   /// See PrefixIndex.

@@ -32,7 +32,8 @@ struct PrefixIndex::Node {
   BlockReference draft;         // nothing where it has no settled row
   BlockReference draft_before;  // nothing in a first node
   BlockReference snapshot;
-  bool has_draft = false;  // then its ancestors do
+  bool has_draft = false;            // then its ancestors do
+  bool snapshot_has_hidden = false;  // a drafter can resume there
   int64_t num_children = 0;
   int64_t num_partial_children = 0;
   uint64_t last_used = 0;
@@ -116,6 +117,7 @@ void PrefixIndex::consider(Node& node, std::span<const int32_t> token_ids, bool 
   int64_t tokens = node.end;
   if (snapshot_pool_ != nullptr) {
     if (!node.snapshot || tokens == static_cast<int64_t>(token_ids.size())) return;
+    if (needs_draft && !node.snapshot_has_hidden) return;
   } else {
     tokens -= 1;
     if (node.origin == Origin::kGrid) tokens = tokens / options_.grid * options_.grid;
@@ -231,7 +233,9 @@ bool PrefixIndex::contains(const PrefixSource& source) {
   check_source(source);
   Node* node = find_end(source);
   if (node == nullptr || node == root_.get()) return false;
-  if ((!source.draft_blocks.empty() && !node->has_draft) || (snapshot_pool_ != nullptr && !node->snapshot)) return false;
+  const bool with_draft = !source.draft_blocks.empty();
+  if (with_draft && !node->has_draft) return false;
+  if (snapshot_pool_ != nullptr && (!node->snapshot || (with_draft && !node->snapshot_has_hidden))) return false;
   touch_path(node);
   if (node->snapshot) touch_snapshot(*node);
   return true;
@@ -258,7 +262,11 @@ void PrefixIndex::insert(const PrefixSource& source, BlockReference snapshot) {
   }
   touch_path(node);
   if (!snapshot) return;
-  if (!node->snapshot) node->snapshot = std::move(snapshot);
+  const bool has_hidden = !source.draft_blocks.empty();
+  if (!node->snapshot || has_hidden) {
+    node->snapshot = std::move(snapshot);
+    node->snapshot_has_hidden = has_hidden;
+  }
   touch_snapshot(*node);
 }
 

@@ -6,7 +6,9 @@
 //   draft         drafter block n: the row with pair key k sits in slot k and is built from (t_{k+1}, h_k), so the tokens of the
 //                 node settle all its rows but the last, whose next token is not the node's;
 //   draft_before  drafter block n - 1, whole: its last row was built with this node's first token;
-//   snapshot      the recurrent state after its last token t_{p-1}, with the hidden state h_{p-1}, where one was taken.
+//   snapshot      the recurrent state after its last token t_{p-1}, where one was taken; with the hidden state h_{p-1} when it
+//   came
+//                 with drafter rows.
 // Rows of a block past those that a node settles belong to whoever writes them: the sequence that the block came from may go on
 // in it. Anybody else gets a copy of a block that is not whole, so a block has one writer.
 //

@@ -20,8 +20,8 @@ class StateSnapshots {
   [[nodiscard]] size_t bytes() const { return memory_.bytes(); }
   [[nodiscard]] static size_t bytes_per_snapshot(const RecurrentStateConfig& config, size_t hidden_row_bytes);
 
-  /// The states of `slot`, which must be committed, and `hidden_row` (contiguous, hidden_row_bytes; absent when that is 0) ->
-  /// snapshot, by work on `stream`. Throws InvalidArgument for a row of another size.
+  /// The states of `slot`, which must be committed, and `hidden_row` (contiguous, hidden_row_bytes; absent: none) -> snapshot, by
+  /// work on `stream`. Throws InvalidArgument for a row of another size.
   void store(Stream& stream, int32_t slot, const Tensor& hidden_row, int32_t snapshot);
   /// Snapshot -> the states of `slot`.
   void load(Stream& stream, int32_t snapshot, int32_t slot) const;

@@ -195,6 +195,7 @@ TEST_F(Prefix, RowsWithoutADrafterServeOnlyThoseWhoNeedNone) {
   PrefixIndex index(recurrent_, {.block_size = kBlock, .grid = 8});
   const Rows plain = rows(16);
   const auto tokens = ids(0, 16);
+  const auto other = ids(40, 16);
   PrefixSource no_draft = source(tokens, plain);
   no_draft.draft_blocks = {};
   insert(index, no_draft);
@@ -207,7 +208,17 @@ TEST_F(Prefix, RowsWithoutADrafterServeOnlyThoseWhoNeedNone) {
   EXPECT_EQ(match.num_tokens, 16);
   EXPECT_EQ(match.target_blocks[0].block(), plain.target.blocks()[0]);
   EXPECT_EQ(match.draft_blocks[0].block(), speculating.draft.blocks()[0]);
-  EXPECT_EQ(snapshots_.num_free(), 3) << "the second snapshot of the same prefix was given back";
+  EXPECT_EQ(snapshots_.num_free(), 3) << "the first snapshot of the same prefix, without hidden state, was given back";
+
+  // Rows that come later do not give a hidden state to a snapshot that was taken without.
+  const Rows longer = rows(24);
+  no_draft.token_ids = other;
+  no_draft.target_blocks = longer.target.blocks();
+  no_draft.num_grid_tokens = 16;
+  insert(index, no_draft);
+  insert(index, source(ids(40, 24), longer));
+  EXPECT_EQ(index.lookup(joined(other, {1, 2}), false).num_tokens, 16);
+  EXPECT_EQ(index.lookup(joined(other, {1, 2}), true).num_tokens, 0);
 }
 
 TEST_F(Prefix, EvictsTheLeastRecentlyUsedUntilARequestFits) {

@@ -35,6 +35,7 @@ uint64_t weak_hash(uint64_t, std::span<const int32_t> ids) { return static_cast<
 struct Row {
   uint64_t tokens = 0;
   bool on_grid = false;
+  bool has_hidden = false;  // of a snapshot
 };
 
 using Memory = std::vector<Row>;  // by slot: block * kBlock + offset
@@ -60,6 +61,7 @@ struct NaiveTree {
   struct Node {
     bool has_draft = false;
     bool has_snapshot = false;
+    bool has_hidden = false;  // with the snapshot
   };
   std::map<std::pair<std::vector<int32_t>, int64_t>, Node> nodes;
 
@@ -71,6 +73,7 @@ struct NaiveTree {
       Node& node = nodes[{std::vector(ids.begin(), ids.begin() + static_cast<int64_t>(end)), grid_end}];
       node.has_draft |= has_draft;
       node.has_snapshot |= end == ids.size();
+      node.has_hidden |= has_draft && end == ids.size();
     }
   }
 
@@ -85,7 +88,7 @@ struct NaiveTree {
       if ((needs_draft && !node.has_draft) || (!on_grid && !setup.reuse_generated)) continue;
       int64_t count = end;
       if (setup.recurrent) {
-        if (!node.has_snapshot || path.size() == ids.size()) continue;
+        if (!node.has_snapshot || (needs_draft && !node.has_hidden) || path.size() == ids.size()) continue;
       } else {
         count = on_grid ? (end - 1) / setup.grid * setup.grid : end - 1;
       }
@@ -193,6 +196,7 @@ class Simulation {
     const Row& state = snapshots_[static_cast<size_t>(match.snapshot.block())];
     ASSERT_EQ(state.tokens, text_hash(sequence.head(match.num_tokens)));
     ASSERT_TRUE(state.on_grid || match.num_grid_tokens < match.num_tokens);
+    ASSERT_TRUE(state.has_hidden || !sequence.draft);
   }
 
   /// As PrefixCache::resume does on a device.
@@ -269,7 +273,8 @@ class Simulation {
       if (index_.contains(source)) return;
       std::optional<BlockReference> snapshot = index_.allocate_snapshot();
       if (!snapshot) return;
-      snapshots_[static_cast<size_t>(snapshot->block())] = sequence.state;
+      Row& state = snapshots_[static_cast<size_t>(snapshot->block())] = sequence.state;
+      state.has_hidden = sequence.draft.has_value();
       index_.insert(source, std::move(*snapshot));
     } else {
       index_.insert(source);
