@@ -1,0 +1,74 @@
+// The depth policy `auto`: as many drafts as are worth their time.
+//
+// Expected tokens of a round with depths d_i of B sequences: B + sum_i sum_{j <= d_i} S_i(j), where S_i(j), the chance that draft
+// j of sequence i counts, is the product of its survival probabilities up to j. Its time is learned (round_costs.h). Depths are
+// those of the greatest quotient, 0 for all included; with one sequence that is an ordinary maximum over K.
+//
+// What finding out may cost. `saved_us` of a sequence is the time that plain decoding would have taken for its tokens less what
+// they took; its share of a round is that of a plain step, and of what the round took beyond one, that of its drafts. A sequence
+// may draft as deep as its savings (kMaxSavings plain steps at most) and the allowance pay for if no draft holds. The allowance
+// is a stock of kAllowance plain steps, filled at the rate of kAllowanceShare of all time, that sequences without savings draw
+// from, and pay back before they save. So at any time, for one sequence and for all together,
+//   time <= (1 + kAllowanceShare) * time of plain decoding + kAllowance plain steps + one round,
+// where a round that was disturbed counts as twice its usual time at most.
+//
+// What the choice does not show is found out in probes. While a cost that was not measured could change the choice, every
+// kSurveyInterval rounds one is measured. Then one draft more for every sequence takes turns with a plain step while sequences
+// draft. The rounds between two probes double from kMinProbeInterval to kMaxProbeInterval, and start over when a text changes. A
+// first draft that a probe gave to a sequence goes on for as long as its drafts hold.
+#pragma once
+
+#include "speculative/depth_policy.h"
+#include "speculative/round_costs.h"
+
+namespace foretoken {
+
+class AutoDepth final : public DepthPolicy {
+ public:
+  static constexpr double kAllowance = 4.0;
+  static constexpr double kAllowanceShare = 0.005;
+  static constexpr double kMaxSavings = 32.0;
+  static constexpr int64_t kMinProbeInterval = 16;
+  static constexpr int64_t kMaxProbeInterval = 128;
+  static constexpr int64_t kSurveyInterval = 2;
+
+  /// `max_drafts`: most of a round.
+  explicit AutoDepth(int64_t max_drafts);
+
+  [[nodiscard]] int64_t max_drafts() const override { return max_drafts_; }
+  [[nodiscard]] std::vector<int64_t> depths(std::span<const ActiveSequence> sequences) override;
+  void observe(const RoundReport& report) override;
+  void learn_cost(int64_t num_sequences, int64_t num_drafts, const RoundTime& time) override;
+
+ private:
+  using Sequences = std::span<const ActiveSequence>;
+  /// What a choice of depths is made under.
+  enum class Assume : uint8_t {
+    kLikely,
+    kFirstHolds,  // likely costs, one draft at most, which holds as often as one may still hope
+    kLowestCost,  // likely survival, and costs as low as the measurements leave possible
+    kAllHold      // such costs, and no draft ever fails
+  };
+
+  [[nodiscard]] std::vector<double> shared_survival() const;
+  [[nodiscard]] std::vector<double> survival(const DepthState& state, Assume assume) const;
+  /// The sequences, each with as many drafts at most as its savings and the allowance pay for if none of them holds.
+  [[nodiscard]] std::vector<ActiveSequence> affordable(Sequences sequences) const;
+  /// The depths of the greatest rate.
+  [[nodiscard]] std::vector<int64_t> best_depths(Sequences sequences, Assume assume) const;
+  /// The depths of a probe instead of `best`; `allowed`: the affordable sequences.
+  [[nodiscard]] std::vector<int64_t> probe(Sequences sequences, Sequences allowed, std::span<const int64_t> best);
+  void settle(const RoundReport& report, double round_us, int64_t num_drafts);
+  void learn(const SequenceOutcome& outcome);
+
+  int64_t max_drafts_;
+  SurvivalEstimate shared_survival_;  // of all sequences: what a new one starts from
+  RoundCosts costs_;
+  double allowance_us_ = 0.0;
+  bool has_allowance_ = false;
+  int64_t probe_interval_ = kMinProbeInterval;
+  int64_t rounds_to_probe_ = kSurveyInterval;
+  bool probes_plain_ = false;  // the last probe was a plain step
+};
+
+}  // namespace foretoken
