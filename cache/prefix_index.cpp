@@ -142,7 +142,6 @@ void PrefixIndex::consider_with_partial_children(Node& node, std::span<const int
 }
 
 PrefixMatch PrefixIndex::lookup(std::span<const int32_t> token_ids, bool needs_draft) {
-  ++statistics_.num_lookups;
   Candidate best;
   for (Node* grid = root_.get(); grid != nullptr; grid = next(*grid, token_ids, Origin::kGrid)) {
     consider_with_partial_children(*grid, token_ids, needs_draft, best);
@@ -153,8 +152,6 @@ PrefixMatch PrefixIndex::lookup(std::span<const int32_t> token_ids, bool needs_d
     }
   }
   if (best.num_tokens == 0) return {};
-  ++statistics_.num_hits;
-  statistics_.num_hit_tokens += best.num_tokens;
   touch_path(best.node);
   if (best.node->snapshot) touch_snapshot(*best.node);
   return match(best, needs_draft);

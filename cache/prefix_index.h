@@ -71,9 +71,6 @@ struct PrefixMatch {
 };
 
 struct PrefixStatistics {
-  int64_t num_lookups = 0;
-  int64_t num_hits = 0;
-  int64_t num_hit_tokens = 0;
   int64_t num_evicted_nodes = 0;
   int64_t num_evicted_snapshots = 0;
 };
