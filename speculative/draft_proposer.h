@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "backends/stream.h"
-#include "cache/block_table.h"
+#include "cache/paged_kv_cache.h"
 #include "core/ops/linear.h"
 #include "core/tensor.h"
 
@@ -79,6 +79,8 @@ class DraftProposer {
   /// Throws InvalidArgument outside the limits above, for a state given twice and for a foreign one; OutOfMemory when the cache
   /// is full. No state has changed then.
   [[nodiscard]] virtual Tensor propose(Stream& stream, std::span<const DraftPart> parts, const Tensor& hidden) = 0;
+  /// What propose returns.
+  [[nodiscard]] virtual const Tensor& block_token_ids() const = 0;
 
   /// Log-probabilities of the drafts of the last propose, [max_drafts, parts] F32 on the device: row i holds those of draft i of
   /// every part. Absent unless measured, and where the device cannot.
@@ -97,6 +99,10 @@ class DraftProposer {
   /// Pair key of the row that append_rows or propose takes next.
   [[nodiscard]] virtual int64_t first_missing_key(const ProposerState& state) const = 0;
 
+  /// The cache that the rows live in.
+  [[nodiscard]] virtual PagedKvCache& kv_cache() = 0;
+  /// The state's blocks of it, in order of pair keys.
+  [[nodiscard]] virtual std::span<const int32_t> kv_blocks(const ProposerState& state) const = 0;
   /// Moves the rows out of a state, which is empty afterwards.
   [[nodiscard]] virtual DrafterKv take_kv(ProposerState& state) = 0;
   /// Moves the first `num_rows` rows of `kv` into an empty state. Throws InvalidState when it is not empty; `kv` is then

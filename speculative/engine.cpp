@@ -11,6 +11,7 @@
 #include "models/memory_report.h"
 #include "models/synth.h"
 #include "models/weight_map.h"
+#include "speculative/batch_bucket.h"
 
 namespace foretoken {
 namespace {
@@ -26,6 +27,7 @@ void check_options(const EngineOptions& options) {
   check("speculative tokens", options.max_speculative_tokens, 0, TargetRunner::kMaxVerifyRows - 1);
   check("prefill chunk", options.prefill_chunk, 1, 8192);
   check("threads", options.num_threads, 0, 4096);
+  check("sequences", options.max_sequences, 1, kMaxBatch);
   const auto check_kv_dtype = [](const char* what, DType dtype) {
     if (dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kE4M3) return;
     throw Error(
@@ -50,7 +52,7 @@ struct Engine::Loaded {
   DraftHead draft_head;
   std::unique_ptr<MtpProposer> proposer;
   std::unique_ptr<TargetRunner> shadow;
-  std::unique_ptr<Generator> generator;
+  std::unique_ptr<GenerationEngine> generator;
 };
 
 Engine::Engine(EngineOptions options) : options_(std::move(options)) {
@@ -127,12 +129,21 @@ TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_to
   }
   // Beyond the text: the rows of a verify step that stick out of it, and the pair key one ahead.
   const int64_t room = std::min(max_tokens, context) + TargetRunner::kMaxVerifyRows + 1;
-  return {.max_seq_len = std::min(prompt_tokens + room, context),
-          .prefill_chunk = options_.prefill_chunk,
-          .prefill_precision = prefill_precision_,
-          .cache_dtype = kv_dtype(),
-          .activation_dtype = activation_dtype_,
-          .keep_logits = options_.keep_logits || options_.self_check};
+  const int64_t max_seq_len = std::min(prompt_tokens + room, context);
+  TargetRunnerOptions options{.max_seq_len = max_seq_len,
+                              .max_sequences = options_.max_sequences,
+                              .prefill_chunk = options_.prefill_chunk,
+                              .max_verify_rows = 1 + options_.max_speculative_tokens,
+                              .num_parked_rows = speculates_ ? DrafterRows::kParkedRows * options_.max_sequences : 0,
+                              .prefill_precision = prefill_precision_,
+                              .cache_dtype = kv_dtype(),
+                              .activation_dtype = activation_dtype_,
+                              .sampling = options_.sampling,
+                              .keep_logits = options_.keep_logits || options_.self_check};
+  if (options_.kv_cache_tokens > 0) {
+    options.num_kv_blocks = (options_.kv_cache_tokens + options.block_size - 1) / options.block_size;
+  }
+  return options;
 }
 
 void Engine::load(int64_t prompt_tokens, int64_t max_tokens, const ProgressFn& progress) {
@@ -169,14 +180,15 @@ void Engine::load_parts(const TargetRunnerOptions& target_options, const Progres
   loaded->draft_head = std::move(head);
   add_drafter(*loaded);
   note_fallbacks(*loaded);
-  loaded->generator = std::make_unique<Generator>(*backend_, *stream_, loaded->runner, loaded->proposer.get());
+  loaded->round.allocate(*backend_);
+  prepare(*loaded);
   if (options_.self_check) {
     loaded->shadow = std::make_unique<TargetRunner>(*backend_, *stream_, loaded->model.config, loaded->model.target,
                                                     target_options, loaded->shadow_round);
     loaded->shadow_round.allocate(*backend_);
     loaded->shadow->prepare({}, 1, 0);
-    loaded->generator->enable_self_check(*loaded->shadow);
   }
+  add_generator(*loaded);
   stream_->synchronize();
   loaded_ = std::move(loaded);
 }
@@ -184,11 +196,10 @@ void Engine::load_parts(const TargetRunnerOptions& target_options, const Progres
 void Engine::add_drafter(Loaded& loaded) const {
   const LoadedModel& model = loaded.model;
   if (!model.mtp) {
-    loaded.round.allocate(*backend_);
-    loaded.runner.prepare({}, 1, 0);
     return;
   }
   const MtpProposerOptions options{.max_seq_len = loaded.runner.options().max_seq_len,
+                                   .max_sequences = options_.max_sequences,
                                    .max_drafts = options_.max_speculative_tokens,
                                    .max_append_rows = options_.prefill_chunk,
                                    .cache_dtype = draft_kv_dtype(),
@@ -197,12 +208,40 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .chain = options_.draft_chain};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
                                                   loaded.draft_head.lm_head, options, loaded.round);
-  loaded.round.allocate(*backend_);
+}
+
+void Engine::add_generator(Loaded& loaded) const {
+  GenerationEngineOptions options{
+      .depth_policy = nullptr, .prefix_cache = options_.prefix_cache, .overcommit = options_.overcommit};
+  if (options_.depth_policy && loaded.proposer) options.depth_policy = make_depth_policy(*options_.depth_policy);
+  if (options.prefix_cache) {
+    options.prefix_cache->prefill_chunk = options_.prefill_chunk;
+    options.prefix_cache->row_invariant_prefill = prefill_precision_ == LinearPrecision::kExact;
+  }
+  loaded.generator = std::make_unique<GenerationEngine>(GenerationParts{.backend = backend_.get(),
+                                                                        .stream = stream_.get(),
+                                                                        .runner = &loaded.runner,
+                                                                        .proposer = loaded.proposer.get(),
+                                                                        .tokenizer = tokenizer(),
+                                                                        .shadow = loaded.shadow.get()},
+                                                        std::move(options));
+}
+
+/// The Programs of every bucket, so the first round is as fast as the tenth.
+void Engine::prepare(Loaded& loaded) const {
+  const bool adapts = options_.depth_policy && options_.depth_policy->kind != DepthPolicySpec::Kind::kFixed;
+  const int64_t max_drafts = options_.max_speculative_tokens;
   const TargetModel& target = loaded.runner.model();
-  const Tensor& hidden = options.hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
-  loaded.proposer->prepare(hidden, 1, options.max_drafts);
-  loaded.runner.prepare({}, 1, 0);
-  loaded.runner.prepare(loaded.proposer->block_token_ids(), 1, options.max_drafts);
+  const Tensor& hidden = options_.draft_hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
+  for (int64_t sequences = 1; sequences <= batch_bucket(options_.max_sequences); sequences *= 2) {
+    const int64_t bucket = std::min<int64_t>(sequences, options_.max_sequences);
+    loaded.runner.prepare({}, bucket, 0);
+    if (!loaded.proposer) continue;
+    for (int64_t drafts = adapts ? 1 : max_drafts; drafts <= max_drafts; ++drafts) {
+      loaded.runner.prepare(loaded.proposer->block_token_ids(), bucket, drafts);
+      loaded.proposer->prepare(hidden, bucket, drafts);
+    }
+  }
 }
 
 void Engine::note_fallbacks(const Loaded& loaded) {
@@ -224,7 +263,7 @@ const LoadedModel& Engine::model() const { return loaded().model; }
 TargetRunner& Engine::runner() { return loaded().runner; }
 MtpProposer* Engine::proposer() { return loaded().proposer.get(); }
 const DraftHead* Engine::draft_head() const { return can_speculate() ? &loaded().draft_head : nullptr; }
-Generator& Engine::generator() { return *loaded().generator; }
+GenerationEngine& Engine::generator() { return *loaded().generator; }
 
 ModelFiles open_model_files(const std::string& name) {
   if (is_synth_spec(name)) {

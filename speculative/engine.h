@@ -14,7 +14,7 @@
 #include "models/model_weights.h"
 #include "models/tokenizer.h"
 #include "speculative/draft_precision.h"
-#include "speculative/generator.h"
+#include "speculative/generation_engine.h"
 #include "speculative/mtp_proposer.h"
 #include "speculative/target_runner.h"
 
@@ -29,16 +29,22 @@ struct EngineOptions {
   std::optional<LinearPrecision> prefill_precision;  // nothing: BF16 activations where the device is faster with them
   std::optional<DType> activation_dtype;             // of the inputs of linear layers: F32 or BF16; nothing: the device's best
   int64_t max_speculative_tokens = 3;                // most drafts of a round, 0 .. 15; 0: no drafter
+  std::optional<DepthPolicySpec> depth_policy{};     // nothing: every request's own depth
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
   HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
   DraftPrecision draft_precision{};                  // formats of the head's weights
   bool keep_logits = false;                          // see TargetRunnerOptions
+  int32_t max_sequences = 1;                         // requests decoded at once, 1 .. kMaxBatch
+  bool overcommit = false;                           // see GenerationEngineOptions
+  int64_t kv_cache_tokens = 0;                       // of the target's cache; 0: enough for max_sequences of the largest size
+  std::optional<PrefixCacheOptions> prefix_cache{};  // its chunk is prefill_chunk
+  std::optional<SamplerOptions> sampling{};          // allows SamplingParams other than greedy
   bool self_check = false;                           // compares all target logits with those of a second, plain sequence
   int64_t prefill_chunk = 512;                       // prompt tokens of one pass
 };
 
-/// One model on one device, for one sequence at a time. Not thread-safe.
+/// One model on one device. Not thread-safe.
 class Engine {
  public:
   /// Opens the device and the model's files and checks them; reads no weights yet. Throws InvalidArgument (options, no such
@@ -85,7 +91,7 @@ class Engine {
   [[nodiscard]] MtpProposer* proposer();
   /// The head that the proposer drafts with; null when can_speculate() says no.
   [[nodiscard]] const DraftHead* draft_head() const;
-  [[nodiscard]] Generator& generator();
+  [[nodiscard]] GenerationEngine& generator();
 
  private:
   struct Loaded;
@@ -99,6 +105,8 @@ class Engine {
   void load_parts(const TargetRunnerOptions& target_options, const ProgressFn& progress);
   [[nodiscard]] std::string memory_needed(int64_t max_seq_len) const;
   void add_drafter(Loaded& loaded) const;
+  void add_generator(Loaded& loaded) const;
+  void prepare(Loaded& loaded) const;
   void note_fallbacks(const Loaded& loaded);
   [[nodiscard]] Loaded& loaded() const;
 

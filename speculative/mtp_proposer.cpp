@@ -286,6 +286,8 @@ std::optional<int64_t> MtpProposer::last_pair_key(const ProposerState& state) co
   return rows == 0 ? std::nullopt : std::optional(rows - 1);
 }
 
+std::span<const int32_t> MtpProposer::kv_blocks(const ProposerState& state) const { return typed(state).blocks.blocks(); }
+
 DrafterKv MtpProposer::take_kv(ProposerState& state) {
   State& own = typed(state);
   DrafterKv kv{.blocks = std::move(own.blocks), .num_rows = own.num_exact};

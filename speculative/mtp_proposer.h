@@ -57,6 +57,7 @@ class MtpProposer final : public DraftProposer {
   [[nodiscard]] int64_t num_drafted(const ProposerState& state) const override;
   [[nodiscard]] std::optional<int64_t> last_pair_key(const ProposerState& state) const override;
   [[nodiscard]] int64_t first_missing_key(const ProposerState& state) const override;
+  [[nodiscard]] std::span<const int32_t> kv_blocks(const ProposerState& state) const override;
   [[nodiscard]] DrafterKv take_kv(ProposerState& state) override;
   void install_kv(DrafterKv& kv, int64_t num_rows, ProposerState& state) override;
 
@@ -66,9 +67,9 @@ class MtpProposer final : public DraftProposer {
   void prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts);
 
   /// What propose returns, [max_parts rounded up to a power of two, 1 + max_drafts] I32.
-  [[nodiscard]] const Tensor& block_token_ids() const { return block_token_ids_; }
+  [[nodiscard]] const Tensor& block_token_ids() const override { return block_token_ids_; }
   [[nodiscard]] const MtpHead& head() const { return head_; }
-  [[nodiscard]] const PagedKvCache& cache() const { return cache_; }
+  [[nodiscard]] PagedKvCache& kv_cache() override { return cache_; }
 
  private:
   struct State;

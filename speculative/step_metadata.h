@@ -17,6 +17,7 @@ struct StepShape {
   int64_t num_sequences = 1;
   int64_t num_rows = 1;
   StateUpdate update = StateUpdate::kInPlace;
+  bool is_sampled = false;  // picks go through the sampler
 
   [[nodiscard]] auto operator<=>(const StepShape&) const = default;
 };
@@ -26,6 +27,7 @@ struct StepPart {
   TargetSequence* sequence = nullptr;
   std::span<const int32_t> token_ids;  // one per row; -1: the drafter's, at block_token_ids[block_row, row]
   int64_t block_row = 0;
+  bool is_sampled = false;  // by the parameters of the sequence's slot; otherwise greedy
 };
 
 /// Fields for at most `max_sequences` with `max_rows` rows between them; block tables lie in a buffer of their own, which is

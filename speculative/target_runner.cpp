@@ -96,6 +96,14 @@ TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfi
       prefill_(backend, prefill_metadata_, 1, options.prefill_chunk, kv_cache_.config().max_blocks_per_seq, options.max_seq_len),
       step_(backend, round, batch_bucket(options.max_sequences), max_step_rows_, kv_cache_.config().max_blocks_per_seq,
             options.max_seq_len) {
+  if (options.sampling) {
+    SamplerOptions sampling = *options.sampling;
+    sampling.vocab_size = config.vocab_size;
+    sampling.max_sequences = options.max_sequences;
+    sampling.max_rows = max_step_rows_;
+    sampling.max_drafts = options.max_verify_rows - 1;
+    sampler_.emplace(backend, round, sampling);
+  }
   if (options.cache_dtype == DType::kE4M3) kv_cache_.set_scales(stream, kv_scales(backend, stream, weights.layers));
   prefill_metadata_.allocate(backend);
   allocate_outputs(backend);
@@ -110,34 +118,47 @@ void TargetRunner::allocate_outputs(GpuBackend& backend) {
   num_accepted_ = outputs_.tensor(DType::kI32, {num_counts});
   picks_ = outputs_.tensor(DType::kI32, {num_picks}, offset(num_counts));
   token_ids_ = outputs_.tensor(DType::kI32, {num_picks}, offset(num_counts + num_picks));
-  if (!writes_logits()) return;
+  if (!writes_logits() && !sampler_) return;
   const Shape shape{max_step_rows_, model_.config().vocab_size};
   logits_memory_ = backend.allocate(dtype_bytes(DType::kF32, static_cast<size_t>(shape.num_elements())));
   logits_ = logits_memory_.tensor(DType::kF32, shape);
 }
 
-TargetSequence TargetRunner::create_sequence(int64_t budget_tokens) {
-  BlockTable blocks = kv_cache_.create_table();
-  if (!blocks.reserve(budget_tokens)) {
+TargetSequence TargetRunner::create_sequence(int64_t budget_tokens, const ResumeFn& resume) {
+  const auto slot = states_.allocate(stream_);
+  if (!slot)
+    throw Error(ErrorCode::kOutOfMemory, "all " + std::to_string(options_.max_sequences) + " recurrent state slots are in use");
+  TargetSequence sequence(kv_cache_.create_table(), states_, *slot);
+  if (resume) sequence.num_tokens_ = resume(sequence.blocks_, *slot);
+  if (!sequence.blocks_.reserve(budget_tokens)) {
     throw Error(ErrorCode::kOutOfMemory,
                 {.what = "no room for another sequence",
                  .where = "KV cache",
                  .expected = std::to_string(budget_tokens) + " positions",
                  .got = std::to_string(kv_cache_.pool().num_free()) + " free blocks of " + std::to_string(options_.block_size)});
   }
-  const auto slot = states_.allocate(stream_);
-  if (!slot)
-    throw Error(ErrorCode::kOutOfMemory, "all " + std::to_string(options_.max_sequences) + " recurrent state slots are in use");
-  return TargetSequence(std::move(blocks), states_, *slot);
+  return sequence;
 }
 
-void TargetRunner::reserve(std::span<const StepPart> parts) {
+void TargetRunner::commit(TargetSequence& sequence) {
+  states_.commit(stream_, sequence.state_slot_, sequence.num_commit_);
+  sequence.num_commit_ = 0;
+}
+
+int64_t TargetRunner::missing_blocks(const TargetSequence& sequence, int64_t num_rows) const {
+  const int64_t block_size = options_.block_size;
+  const int64_t needed = (sequence.num_tokens() + num_rows + block_size - 1) / block_size;
+  return std::max<int64_t>(0, needed - static_cast<int64_t>(sequence.blocks().blocks().size()));
+}
+
+void TargetRunner::reserve_rows(std::span<const StepPart> parts) {
   for (const StepPart& part : parts) {
-    const int64_t needed = part.sequence->num_tokens() + static_cast<int64_t>(part.token_ids.size());
-    if (part.sequence->blocks_.reserve(needed)) continue;
-    throw Error(ErrorCode::kOutOfMemory, {.what = "the KV cache has no free block",
-                                          .expected = "room for position " + std::to_string(needed - 1),
-                                          .got = std::to_string(kv_cache_.pool().num_free()) + " free blocks"});
+    const auto rows = static_cast<int64_t>(part.token_ids.size());
+    if (reserve(*part.sequence, rows)) continue;
+    throw Error(ErrorCode::kOutOfMemory,
+                {.what = "the KV cache has no free block",
+                 .expected = "room for position " + std::to_string(part.sequence->num_tokens() + rows - 1),
+                 .got = std::to_string(kv_cache_.pool().num_free()) + " free blocks"});
   }
 }
 
@@ -154,6 +175,14 @@ void TargetRunner::pick(CommandList& cmd, int64_t first_row, int64_t num_rows) c
     const int64_t rows = std::min(TargetModel::kMaxPickRows, num_rows - row);
     model_.pick(cmd, hidden.rows(row, rows), picks.rows(row, rows));
   }
+}
+
+/// Picks of as many rows as `token_ids`, which the step fed, from `first_row` of the last pass on.
+void TargetRunner::pick_sampled(CommandList& cmd, int64_t first_row, const Tensor& token_ids) const {
+  const int64_t num_rows = token_ids.dim(0);
+  const Tensor logits = logits_.rows(0, num_rows);
+  model_.logits(cmd, model_.hidden().rows(first_row, num_rows), logits);
+  sampler_->record_picks(cmd, logits, token_ids, picks_.rows(0, num_rows));
 }
 
 /// The host then reads them without asking the device for another copy.
@@ -176,7 +205,7 @@ void TargetRunner::prefill_chunk(TargetSequence& sequence, std::span<const int32
   const StepPart part{.sequence = &sequence, .token_ids = token_ids};
   const StepShape shape{.num_rows = static_cast<int64_t>(token_ids.size())};
   check_range("rows of a prefill pass", shape.num_rows, options_.prefill_chunk);
-  reserve({&part, 1});
+  reserve_rows({&part, 1});
   prefill_.fill({&part, 1}, shape, 0);
   prefill_.upload(stream_);
   stream_.run([&](CommandList& cmd) {
@@ -191,9 +220,18 @@ void TargetRunner::prefill_chunk(TargetSequence& sequence, std::span<const int32
   sequence.num_commit_ = 0;
 }
 
-void TargetRunner::finish_prefill(int64_t num_rows) {
+void TargetRunner::finish_prefill(const TargetSequence& sequence, int64_t num_rows, bool is_sampled) {
+  if (is_sampled) {
+    const SamplerPart part{.slot = sequence.state_slot(), .first_position = sequence.num_tokens() - 1};
+    sampler_->stage(stream_, {&part, 1});
+    step_.upload(stream_);
+  }
   stream_.run([&](CommandList& cmd) {
-    pick(cmd, num_rows - 1, 1);
+    if (is_sampled) {
+      pick_sampled(cmd, num_rows - 1, token_ids_.rows(0, 1));
+    } else {
+      pick(cmd, num_rows - 1, 1);
+    }
     read_back(cmd, 1);
     if (num_rows == 1) return;
     for (const Tensor& tensor : {model_.hidden(), model_.residual()})
@@ -217,7 +255,7 @@ void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> to
     prefill_chunk(sequence, token_ids.subspan(begin, static_cast<size_t>(rows)));
     if (on_chunk) on_chunk(first, rows);
   }
-  finish_prefill(rows);
+  finish_prefill(sequence, rows);
 }
 
 void TargetRunner::record_step(CommandList& cmd, const StepShape& shape, const Tensor& block_token_ids) const {
@@ -230,12 +268,22 @@ void TargetRunner::record_step(CommandList& cmd, const StepShape& shape, const T
                                     .token_ids = token_ids});
   }
   model_.forward(cmd, {.input_ids = token_ids, .view = step_.view(shape), .update = shape.update}, caches_);
-  pick(cmd, 0, shape.num_rows);
+  const Tensor picks = picks_.rows(0, shape.num_rows);
+  if (shape.is_sampled) {
+    pick_sampled(cmd, 0, token_ids);
+  } else {
+    pick(cmd, 0, shape.num_rows);
+  }
   if (shape.update == StateUpdate::kRecord) {
-    ops::dispatch(cmd, AcceptDrafts{.token_ids = token_ids,
-                                    .target_token_ids = picks_.rows(0, shape.num_rows),
-                                    .query_start_loc = step_.query_start_loc(shape.num_sequences),
-                                    .num_accepted = num_accepted_.rows(0, shape.num_sequences)});
+    const Tensor starts = step_.query_start_loc(shape.num_sequences);
+    const Tensor num_accepted = num_accepted_.rows(0, shape.num_sequences);
+    if (shape.is_sampled) {
+      sampler_->record_accept(cmd, logits_.rows(0, shape.num_rows), token_ids, starts, picks, num_accepted);
+    } else {
+      ops::dispatch(
+          cmd, AcceptDrafts{
+                   .token_ids = token_ids, .target_token_ids = picks, .query_start_loc = starts, .num_accepted = num_accepted});
+    }
   }
   read_back(cmd, shape.num_rows);
 }
@@ -265,6 +313,7 @@ void TargetRunner::check_parts(std::span<const StepPart> parts, const Tensor& bl
   check_range("sequences of a step", static_cast<int64_t>(parts.size()), options_.max_sequences);
   for (const StepPart& part : parts) {
     check_range("rows of a sequence in a step", static_cast<int64_t>(part.token_ids.size()), options_.max_verify_rows);
+    if (part.is_sampled && !sampler_) throw Error(ErrorCode::kInvalidArgument, "a sampled step needs a runner with a sampler");
     if (!block_token_ids && std::ranges::find(part.token_ids, -1) != part.token_ids.end()) {
       throw Error(ErrorCode::kInvalidArgument, "a step without a drafter's token ids needs all of them from the host");
     }
@@ -273,7 +322,7 @@ void TargetRunner::check_parts(std::span<const StepPart> parts, const Tensor& bl
 
 void TargetRunner::stage(std::span<const StepPart> parts, const Tensor& block_token_ids) {
   check_parts(parts, block_token_ids);
-  reserve(parts);
+  reserve_rows(parts);
   staged_.clear();
   int64_t num_rows = 0;
   for (const StepPart& part : parts) {
@@ -286,9 +335,29 @@ void TargetRunner::stage(std::span<const StepPart> parts, const Tensor& block_to
   const bool is_plain = num_rows == num_parts && !block_token_ids;
   staged_shape_ = {.num_sequences = bucket,
                    .num_rows = row_bucket(num_rows, bucket),
-                   .update = is_plain ? StateUpdate::kInPlace : StateUpdate::kRecord};
+                   .update = is_plain ? StateUpdate::kInPlace : StateUpdate::kRecord,
+                   .is_sampled = std::ranges::any_of(parts, &StepPart::is_sampled)};
   staged_block_ = block_token_ids;
   step_.fill(parts, staged_shape_, block_token_ids ? block_token_ids.row_stride() : 0);
+  if (staged_shape_.is_sampled) stage_sampler(parts);
+}
+
+void TargetRunner::stage_sampler(std::span<const StepPart> parts) {
+  sampler_parts_.clear();
+  for (const StepPart& part : parts) {
+    const auto rows = static_cast<int64_t>(part.token_ids.size());
+    sampler_parts_.push_back({.slot = part.is_sampled ? part.sequence->state_slot() : -1,
+                              .num_rows = rows,
+                              .first_position = part.sequence->num_tokens(),
+                              .block_row = rows > 1 ? part.block_row : -1});
+  }
+  sampler_->stage(stream_, sampler_parts_);
+}
+
+bool TargetRunner::needs_draft_ids() const { return staged_shape_.is_sampled && sampler_->needs_draft_ids(sampler_parts_); }
+
+void TargetRunner::stage_masks(std::span<const std::vector<int32_t>> drafts) {
+  sampler_->stage_masks(stream_, sampler_parts_, drafts);
 }
 
 void TargetRunner::run() {

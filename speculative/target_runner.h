@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cache/metadata_buffer.h"
 #include "cache/paged_kv_cache.h"
 #include "models/target_model.h"
+#include "speculative/sampler.h"
 #include "speculative/step_metadata.h"
 #include "speculative/target_sequence.h"
 
@@ -28,7 +30,8 @@ struct TargetRunnerOptions {
   DType cache_dtype = DType::kBF16;      // F32, BF16 or E4M3 with the scales of kv_scales
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   int32_t block_size = 16;
-  bool keep_logits = false;  // write the logits of every row (self-check, tests) instead of picks only
+  std::optional<SamplerOptions> sampling{};  // nothing: greedy steps only; its sizes of steps are those of the runner
+  bool keep_logits = false;                  // write the logits of every row (self-check, tests) instead of picks only
 };
 
 /// Outcome of a step for one sequence.
@@ -56,9 +59,22 @@ class TargetRunner {
   [[nodiscard]] const PagedKvCache& kv_cache() const { return kv_cache_; }
   [[nodiscard]] RecurrentStateStore& states() { return states_; }
   [[nodiscard]] const RecurrentStateStore& states() const { return states_; }
+  /// Null without `sampling`. The slot of a sequence is that of its states; whoever creates the sequence lets it join and leave.
+  [[nodiscard]] Sampler* sampler() { return sampler_ ? &*sampler_ : nullptr; }
 
-  /// An empty sequence with room for `budget_tokens`. Throws OutOfMemory when caches or state slots are used up.
-  [[nodiscard]] TargetSequence create_sequence(int64_t budget_tokens);
+  /// Fills an empty block table and a slot of zero states with what is known of a sequence; returns its number of tokens.
+  using ResumeFn = std::function<int64_t(BlockTable& blocks, int32_t state_slot)>;
+  /// A sequence with room for `budget_tokens`, empty unless `resume` is given. Throws OutOfMemory when caches or state slots are
+  /// used up.
+  [[nodiscard]] TargetSequence create_sequence(int64_t budget_tokens, const ResumeFn& resume = {});
+  /// Adds the rows that the next step would commit to the states, so that they can be kept apart from the sequence.
+  void commit(TargetSequence& sequence);
+  /// Takes blocks for `num_rows` more rows; false, with nothing changed, when too few are free.
+  [[nodiscard]] bool reserve(TargetSequence& sequence, int64_t num_rows) {
+    return sequence.blocks_.reserve(sequence.num_tokens_ + num_rows);
+  }
+  /// Blocks that the sequence lacks for `num_rows` more rows.
+  [[nodiscard]] int64_t missing_blocks(const TargetSequence& sequence, int64_t num_rows) const;
 
   /// Called after each prefill pass with the first position and the rows of the chunk; model().hidden() holds them.
   using ChunkFn = std::function<void(int64_t first_position, int64_t num_rows)>;
@@ -69,13 +85,17 @@ class TargetRunner {
   /// One pass of prefill: at most prefill_chunk tokens, without a pick.
   void prefill_chunk(TargetSequence& sequence, std::span<const int32_t> token_ids);
   /// After the last chunk of a prompt, of `num_rows` rows: pick and hidden states of its last row -> row 0.
-  void finish_prefill(int64_t num_rows);
+  void finish_prefill(const TargetSequence& sequence, int64_t num_rows, bool is_sampled = false);
 
   /// Writes the next step's metadata; whoever uploads the round's buffer first takes it along. `block_token_ids`
   /// [sequences, 1 + max_drafts] I32 is where the drafter puts ids that the host does not know; absent when all are known. Throws
   /// InvalidArgument (no rows, too many, an id the host must know is missing), OutOfMemory (a sequence that outgrows its budget
   /// and finds no block), with nothing changed.
   void stage(std::span<const StepPart> parts, const Tensor& block_token_ids);
+  /// Whether token masks need the drafts of the staged step on the host before it runs.
+  [[nodiscard]] bool needs_draft_ids() const;
+  /// Gives them: drafts[i] are those of part i.
+  void stage_masks(std::span<const std::vector<int32_t>> drafts);
   /// Runs the staged step: the plain path where every sequence has one row, otherwise a verify step.
   void run();
   /// The round's only read-back: what came of each part. Accepted rows become part of their sequences.
@@ -94,7 +114,7 @@ class TargetRunner {
 
   /// Greedy pick after each row of the last pass, [rows of a step] I32.
   [[nodiscard]] const Tensor& picks() const { return picks_; }
-  /// [rows of a step, vocab_size] F32; absent unless keep_logits, or where picks need them.
+  /// [rows of a step, vocab_size] F32; absent unless keep_logits, or where picks need them. Sampled steps process them in place.
   [[nodiscard]] const Tensor& logits() const { return logits_; }
 
   /// Builds the Programs of steps in which `num_sequences` have one row each, or 1 + num_drafts.
@@ -111,9 +131,11 @@ class TargetRunner {
 
   void allocate_outputs(GpuBackend& backend);
   [[nodiscard]] bool writes_logits() const { return options_.keep_logits || !model_.fused_pick(); }
+  void stage_sampler(std::span<const StepPart> parts);
   void check_parts(std::span<const StepPart> parts, const Tensor& block_token_ids) const;
-  void reserve(std::span<const StepPart> parts);
+  void reserve_rows(std::span<const StepPart> parts);
   void pick(CommandList& cmd, int64_t first_row, int64_t num_rows) const;
+  void pick_sampled(CommandList& cmd, int64_t first_row, const Tensor& token_ids) const;
   void read_back(CommandList& cmd, int64_t num_rows) const;
   /// Picks that the last pass read back, once they are there.
   [[nodiscard]] std::span<const int32_t> wait_for_picks();
@@ -132,6 +154,8 @@ class TargetRunner {
   MetadataBuffer prefill_metadata_;
   StepMetadata prefill_;
   StepMetadata step_;
+  std::optional<Sampler> sampler_;
+  std::vector<SamplerPart> sampler_parts_;  // of the staged step
   std::vector<Staged> staged_;
   StepShape staged_shape_;
   Tensor staged_block_;

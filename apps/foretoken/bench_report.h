@@ -8,7 +8,7 @@
 
 #include "apps/foretoken/device_bandwidth.h"
 #include "apps/foretoken/draft_report.h"
-#include "speculative/generator.h"
+#include "speculative/generation.h"
 
 namespace foretoken::cli {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/foretoken/draft_report.h"
-#include "speculative/generator.h"
+#include "speculative/generation.h"
 
 namespace foretoken::cli {
 

@@ -135,7 +135,8 @@ TEST_P(Bf16DeviceTest, EveryPrecisionOfTheHeadGivesThePlainText) {
   TestModel model(*backend_, GetParam(), model_options);
   for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block, WeightFormat::kNvfp4}) {
     ConvertedHead head(model, all_in(format), model_options);
-    Generator generator(*backend_, model.stream(), model.runner(), &head.proposer());
+    GenerationEngine generator(
+        {.backend = backend_.get(), .stream = &model.stream(), .runner = &model.runner(), .proposer = &head.proposer()});
     for (const int64_t i : {1, 25}) {
       const std::vector<int32_t> plain = model.generate(prompt(i), 0).output_token_ids;
       int64_t accepted = 0;

@@ -45,7 +45,8 @@ TEST_P(LosslessTest, EveryPrecisionOfEveryPartGivesThePlainText) {
   for (const int64_t i : prompts) plain.push_back(model.generate(prompt(i), 0).output_token_ids);
   for (const auto& [name, formats] : cases()) {
     ConvertedHead head(model, formats, options);
-    Generator generator(*backend_, model.stream(), model.runner(), &head.proposer());
+    GenerationEngine generator(
+        {.backend = backend_.get(), .stream = &model.stream(), .runner = &model.runner(), .proposer = &head.proposer()});
     int64_t accepted = 0;
     for (int64_t depth = 0; depth <= 15; ++depth) {
       for (size_t i = 0; i < prompts.size(); ++i) {

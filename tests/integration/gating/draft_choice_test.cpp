@@ -31,7 +31,7 @@ GenerationResult generate(GpuBackend& backend, const DraftFormats& formats) {
   MtpProposer proposer(backend, model.config(), head.weights, model.loaded().target.embed_tokens, head.lm_head,
                        {.max_seq_len = 512, .cache_dtype = DType::kF32}, round);
   round.allocate(backend);
-  Generator generator(backend, model.stream(), model.runner(), &proposer);
+  GenerationEngine generator({.backend = &backend, .stream = &model.stream(), .runner = &model.runner(), .proposer = &proposer});
   const Golden golden("tiny-dense.golden.safetensors");
   return generator.generate(golden.i32("prompt_30"), {.max_tokens = 48, .num_speculative_tokens = 4});
 }

@@ -176,12 +176,12 @@ TEST_P(ExactnessTest, MemoryIsReturnedWhenASequenceEnds) {
   TestModel model(*backend_, GetParam());
   const size_t allocated = backend_->allocated_bytes();
   const int32_t kv_blocks = model.runner().kv_cache().pool().num_free();
-  const int32_t drafter_blocks = model.proposer().cache().pool().num_free();
+  const int32_t drafter_blocks = model.proposer().kv_cache().pool().num_free();
   for (int repeat = 0; repeat < 3; ++repeat) {
     static_cast<void>(model.generate(prompt(28), 5));
     EXPECT_EQ(backend_->allocated_bytes(), allocated);
     EXPECT_EQ(model.runner().kv_cache().pool().num_free(), kv_blocks);
-    EXPECT_EQ(model.proposer().cache().pool().num_free(), drafter_blocks);
+    EXPECT_EQ(model.proposer().kv_cache().pool().num_free(), drafter_blocks);
     EXPECT_EQ(model.runner().states().num_free(), 1);
   }
 }

@@ -163,8 +163,8 @@ TEST_P(GoldenTest, DrafterKeysAndValuesOfThePromptAgree) {
   TestModel model = make();
   static_cast<void>(draft(model, 0, 1));
   const Shape shape = golden_.shape("mtp_prefill.k");
-  const PagedKvView kv = model.proposer().cache().layer(0);
-  const PagedKvCacheConfig& cache = model.proposer().cache().config();
+  const PagedKvView kv = model.proposer().kv_cache().layer(0);
+  const PagedKvCacheConfig& cache = model.proposer().kv_cache().config();
   const int64_t row_size = cache.num_key_value_heads * cache.head_dim;
   // The first sequence of a fresh pool has the blocks 0, 1, ... in order, so slots are pair keys.
   const auto rows = [&](const Tensor& side, int64_t first, int64_t count) {

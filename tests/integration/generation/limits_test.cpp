@@ -163,7 +163,7 @@ TEST_F(LimitsTest, ProposersRefuseWhatDoesNotBelongToThem) {
   expect_refused("drafts", {part(1, 0, -1)});
   expect_refused("drafts", {part(1, 0, 16)});
   expect_refused("hidden states before the first", {part(1, -1, 1)});
-  expect_refused("hidden states after the last", {part(2, 511, 1)});
+  expect_refused("hidden states after the last", {part(2, model.runner().model().hidden().dim(0) - 1, 1)});
   expect_refused("no state", {DraftPart{.next_token_ids = std::span(ids).first(1)}});
   expect_refused("another kind of state", {DraftPart{.state = &foreign, .next_token_ids = std::span(ids).first(1)}});
   expect_refused("another proposer's state",

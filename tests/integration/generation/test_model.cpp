@@ -34,16 +34,21 @@ std::unique_ptr<GpuBackend> open_test_device() {
 TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestModelOptions& options)
     : backend_(backend), loaded_(load(backend, model)), stream_(backend.create_stream()) {
   const TargetRunnerOptions runner_options{.max_seq_len = options.max_seq_len,
-                                           .max_sequences = 1,
+                                           .max_sequences = options.max_sequences,
+                                           .num_kv_blocks = options.num_kv_blocks,
                                            .prefill_chunk = options.prefill_chunk,
+                                           .max_verify_rows = 1 + options.max_drafts,
+                                           .num_parked_rows = DrafterRows::kParkedRows * options.max_sequences,
                                            .prefill_precision = options.prefill_precision,
                                            .cache_dtype = options.cache_dtype,
                                            .activation_dtype = options.activation_dtype,
+                                           .sampling = options.sampling,
                                            .keep_logits = options.keep_logits || options.self_check};
   runner_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options, round_);
   proposer_ =
       std::make_unique<MtpProposer>(backend, loaded_.config, *loaded_.mtp, loaded_.target.embed_tokens, loaded_.target.lm_head,
                                     MtpProposerOptions{.max_seq_len = options.max_seq_len,
+                                                       .max_sequences = options.max_sequences,
                                                        .max_drafts = options.max_drafts,
                                                        .max_append_rows = options.max_append_rows,
                                                        .cache_dtype = options.draft_cache_dtype.value_or(options.cache_dtype),
@@ -53,11 +58,18 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .measure_log_probabilities = options.log_probabilities},
                                     round_);
   round_.allocate(backend);
-  generator_ = std::make_unique<Generator>(backend, *stream_, *runner_, proposer_.get());
-  if (!options.self_check) return;
-  shadow_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options, shadow_round_);
-  shadow_round_.allocate(backend);
-  generator_->enable_self_check(*shadow_);
+  if (options.self_check) {
+    shadow_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options, shadow_round_);
+    shadow_round_.allocate(backend);
+  }
+  generator_ = std::make_unique<GenerationEngine>(
+      GenerationParts{.backend = &backend,
+                      .stream = stream_.get(),
+                      .runner = runner_.get(),
+                      .proposer = proposer_.get(),
+                      .tokenizer = options.tokenizer,
+                      .shadow = shadow_.get()},
+      GenerationEngineOptions{.prefix_cache = options.prefix_cache, .overcommit = options.overcommit});
 }
 
 GenerationResult TestModel::generate(std::span<const int32_t> prompt, int64_t depth, int64_t max_tokens) {

@@ -9,7 +9,7 @@
 
 #include "backends/registry.h"
 #include "models/model_weights.h"
-#include "speculative/generator.h"
+#include "speculative/generation_engine.h"
 #include "speculative/mtp_proposer.h"
 
 namespace foretoken::test {
@@ -23,6 +23,12 @@ struct TestModelOptions {
   int64_t max_append_rows = 512;
   int64_t max_seq_len = 3400;
   int64_t max_drafts = 15;
+  int32_t max_sequences = 1;
+  int64_t num_kv_blocks = 0;
+  bool overcommit = false;
+  std::optional<PrefixCacheOptions> prefix_cache{};
+  std::optional<SamplerOptions> sampling{};
+  const Tokenizer* tokenizer = nullptr;
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;
   bool keep_logits = false;
@@ -45,7 +51,7 @@ class TestModel {
   [[nodiscard]] Stream& stream() { return *stream_; }
   [[nodiscard]] TargetRunner& runner() { return *runner_; }
   [[nodiscard]] MtpProposer& proposer() { return *proposer_; }
-  [[nodiscard]] Generator& generator() { return *generator_; }
+  [[nodiscard]] GenerationEngine& generator() { return *generator_; }
   [[nodiscard]] const LoadedModel& loaded() const { return loaded_; }
 
   /// At most `max_tokens` greedy ids at a fixed depth, stopping at the config's end tokens.
@@ -63,7 +69,7 @@ class TestModel {
   std::unique_ptr<TargetRunner> runner_;
   std::unique_ptr<TargetRunner> shadow_;
   std::unique_ptr<MtpProposer> proposer_;
-  std::unique_ptr<Generator> generator_;
+  std::unique_ptr<GenerationEngine> generator_;
 };
 
 /// A propose for one sequence, whose rows are the first of `hidden`: its newest token and drafts, [1 + num_drafts] I32.

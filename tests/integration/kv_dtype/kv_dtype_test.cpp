@@ -103,7 +103,7 @@ TEST_P(KvDtypeTest, CodesOfATextNeverSaturateAndAreRarelySubnormal) {
   TestModel model(*backend_, GetParam(), {.cache_dtype = DType::kE4M3, .max_seq_len = 800});
   static_cast<void>(model.generate(prompt(30), 3));
   const int64_t positions = static_cast<int64_t>(prompt(30).size());
-  std::vector<PagedKvView> views{model.proposer().cache().layer(0)};
+  std::vector<PagedKvView> views{model.proposer().kv_cache().layer(0)};
   for (int64_t layer = 0; layer < model.runner().kv_cache().config().num_layers; ++layer) {
     views.push_back(model.runner().kv_cache().layer(layer));
   }
@@ -132,7 +132,7 @@ TEST_P(KvDtypeTest, Fp8TakesHalfTheMemoryOfBf16) {
     return static_cast<double>(before - after) / static_cast<double>(before);
   };
   EXPECT_NEAR(saved(half.runner().kv_cache().bytes(), fp8.runner().kv_cache().bytes()), 0.5, 1e-3);
-  EXPECT_NEAR(saved(half.proposer().cache().bytes(), fp8.proposer().cache().bytes()), 0.5, 1e-3);
+  EXPECT_NEAR(saved(half.proposer().kv_cache().bytes(), fp8.proposer().kv_cache().bytes()), 0.5, 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, KvDtypeTest, ::testing::Values("tiny-dense", "tiny-moe"),

@@ -79,7 +79,7 @@ void ReferenceState::copy_caches(TestModel& model) {
     caches_.kv.push_back(kv);
     caches_.recurrent.push_back(recurrent);
   }
-  copy_kv(model.proposer().cache().layer(0), proposer_.cache().layer(0));
+  copy_kv(model.proposer().kv_cache().layer(0), proposer_.kv_cache().layer(0));
 }
 
 /// A state whose first rows are those that lie in the drafter's cache already.

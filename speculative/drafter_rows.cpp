@@ -1,0 +1,98 @@
+#include "speculative/drafter_rows.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/fault.h"
+
+namespace foretoken {
+
+DrafterRows::DrafterRows(Stream& stream, const TargetRunner& runner, DraftProposer& proposer)
+    : stream_(stream), runner_(runner), proposer_(proposer) {
+  const int64_t needed = kParkedRows * runner.options().max_sequences;
+  if (runner.options().num_parked_rows >= needed) return;
+  throw Error(ErrorCode::kInvalidArgument, {.what = "parked rows of the target runner",
+                                            .expected = "at least " + std::to_string(needed),
+                                            .got = std::to_string(runner.options().num_parked_rows)});
+}
+
+const Tensor& DrafterRows::hidden() const {
+  const TargetModel& model = runner_.model();
+  return proposer_.hidden_kind() == HiddenKind::kPostNorm ? model.hidden() : model.residual();
+}
+
+int64_t DrafterRows::first_parked_row(int32_t state_slot) const { return runner_.model().max_rows() + kParkedRows * state_slot; }
+
+void DrafterRows::append_chunk(GenerationRequest& request, int64_t first_position, int64_t num_rows) {
+  const auto& prompt = request.prompt;
+  const int64_t step = proposer_.max_append_rows();
+  const int64_t off_by_one = fault::active(Fault::kHiddenOffByOne) ? 1 : 0;
+  for (int64_t row = 0; row < num_rows - 1; row += step) {
+    const int64_t rows = std::min(step, num_rows - 1 - row);
+    const auto next = std::span(prompt).subspan(static_cast<size_t>(first_position + row + 1), static_cast<size_t>(rows));
+    proposer_.append_rows(stream_, next, hidden().rows(row + off_by_one, rows), runner_.options().prefill_precision,
+                          *request.drafter);
+  }
+  const auto next_position = static_cast<size_t>(first_position + num_rows);
+  if (next_position < prompt.size()) add(request, std::span(prompt).subspan(next_position, 1), num_rows - 1);
+}
+
+void DrafterRows::add(GenerationRequest& request, std::span<const int32_t> next_token_ids, int64_t first_row) {
+  PendingRows& pending = request.pending;
+  if (pending.next_token_ids.empty()) {
+    pending = {.next_token_ids = {next_token_ids.begin(), next_token_ids.end()}, .first_hidden_row = first_row};
+    return;
+  }
+  copy_to_place(request, first_row, static_cast<int64_t>(next_token_ids.size()));
+  pending.next_token_ids.insert(pending.next_token_ids.end(), next_token_ids.begin(), next_token_ids.end());
+}
+
+void DrafterRows::park(GenerationRequest& request) {
+  PendingRows& pending = request.pending;
+  if (pending.next_token_ids.empty() || pending.is_parked) return;
+  const std::vector<int32_t> next_token_ids = std::exchange(pending.next_token_ids, {});
+  copy_to_place(request, pending.first_hidden_row, static_cast<int64_t>(next_token_ids.size()));
+  pending.next_token_ids = next_token_ids;
+}
+
+void DrafterRows::copy_to_place(GenerationRequest& request, int64_t first_row, int64_t num_rows) {
+  PendingRows& pending = request.pending;
+  const int64_t place = first_parked_row(request.sequence->state_slot());
+  const auto held = static_cast<int64_t>(pending.next_token_ids.size());
+  if (held > 0 && pending.first_hidden_row + held + num_rows > place + kParkedRows) flush(request);
+  if (pending.next_token_ids.empty()) pending.first_hidden_row = place;
+  const int64_t to = pending.first_hidden_row + static_cast<int64_t>(pending.next_token_ids.size());
+  stream_.copy(hidden().rows(first_row, num_rows).view(), hidden().rows(to, num_rows).view());
+  pending.is_parked = true;
+}
+
+void DrafterRows::make_proposable(GenerationRequest& request) {
+  const auto held = static_cast<int64_t>(request.pending.next_token_ids.size());
+  if (held > proposer_.max_part_rows()) append_oldest(request, held - 1);
+}
+
+void DrafterRows::keep_newest(GenerationRequest& request) {
+  const auto held = static_cast<int64_t>(request.pending.next_token_ids.size());
+  if (held > 1) append_oldest(request, held - 1);
+}
+
+void DrafterRows::set_parked(GenerationRequest& request, std::span<const int32_t> next_token_ids) {
+  request.pending = {.next_token_ids = {next_token_ids.begin(), next_token_ids.end()},
+                     .first_hidden_row = first_parked_row(request.sequence->state_slot()),
+                     .is_parked = true};
+}
+
+void DrafterRows::append_oldest(GenerationRequest& request, int64_t count) {
+  PendingRows& pending = request.pending;
+  const int64_t step = proposer_.max_append_rows();
+  for (int64_t row = 0; row < count; row += step) {
+    const int64_t rows = std::min(step, count - row);
+    const auto next = std::span(pending.next_token_ids).subspan(static_cast<size_t>(row), static_cast<size_t>(rows));
+    proposer_.append_rows(stream_, next, hidden().rows(pending.first_hidden_row + row, rows), LinearPrecision::kExact,
+                          *request.drafter);
+  }
+  pending.next_token_ids.erase(pending.next_token_ids.begin(), pending.next_token_ids.begin() + count);
+  pending.first_hidden_row += count;
+}
+
+}  // namespace foretoken
