@@ -205,6 +205,7 @@ void GenerationEngine::finish_prefill(GenerationRequest& request, int64_t num_ro
   const std::vector<int32_t> first = parts_.runner->read_picks(1);
   if (request.shadow) parts_.shadow->prefill(*request.shadow, request.prompt, nullptr);
   if (request.drafter) rows_->add(request, first, 0);
+  if (request.is_sampled()) parts_.runner->sampler()->commit(request.sequence->state_slot(), first);
   request.phase = Phase::kDecode;
   emit(request, first);
 }

@@ -194,8 +194,10 @@ void RequestMemory::release(GenerationRequest& request) {
 }
 
 bool RequestMemory::make_room(GenerationRequest& request, int64_t num_rows) {
-  return make_blocks(parts_.runner->missing_blocks(*request.sequence, num_rows), 0) &&
-         parts_.runner->reserve(*request.sequence, num_rows);
+  const int64_t missing = parts_.runner->missing_blocks(*request.sequence, num_rows);
+  if (missing == 0) return true;
+  // The drafter grows with the target: its rows are never more than the target's.
+  return make_blocks(missing, request.drafter ? missing : 0) && parts_.runner->reserve(*request.sequence, num_rows);
 }
 
 const Tensor& RequestMemory::hidden() const { return rows_ != nullptr ? rows_->hidden() : parts_.runner->model().hidden(); }

@@ -364,10 +364,13 @@ void TargetRunner::run() {
   if (staged_.empty()) throw Error(ErrorCode::kInvalidState, "no step is staged");
   step_.upload(stream_);
   stream_.run(program(staged_shape_, staged_block_));
-  if (staged_shape_.update == StateUpdate::kRecord) return;
   for (const Staged& part : staged_) {
-    part.sequence->num_tokens_ += 1;
-    part.sequence->num_commit_ = 0;
+    if (staged_shape_.update == StateUpdate::kRecord) {
+      part.sequence->num_commit_ = RecurrentStateStore::kAcceptUnknown;
+    } else {
+      part.sequence->num_tokens_ += 1;
+      part.sequence->num_commit_ = 0;
+    }
   }
 }
 

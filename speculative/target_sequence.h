@@ -18,7 +18,7 @@ class TargetSequence {
 
   /// Tokens in the cache.
   [[nodiscard]] int64_t num_tokens() const { return num_tokens_; }
-  /// Recorded rows of the last verify step that the next step adds to the states.
+  /// Recorded rows of the last verify step that the next step adds to the states; kAcceptUnknown until the step is finished.
   [[nodiscard]] int32_t num_commit() const { return num_commit_; }
   [[nodiscard]] int32_t state_slot() const { return state_slot_; }
   [[nodiscard]] const BlockTable& blocks() const { return blocks_; }
