@@ -13,16 +13,17 @@ namespace foretoken::cpu::FORETOKEN_CPU_ISA {
 /// Weights that are computed together.
 inline constexpr size_t kWeightBlock = 4 * kLanes;
 
-/// Weights of `count` (at most kWeightBlock) logits, the same as sampling_weight of each.
-FORETOKEN_SIMD_INLINE void block_weights(const float* x, size_t count, uint64_t* weights) {
-  float clamped[kWeightBlock];
+/// Weights of `count` (at most kWeightBlock) logits, the same as sampling_weight of each; those past `count` are not specified.
+/// Not inlined: on its own the compiler makes vectors of it.
+[[gnu::noinline]] inline void block_weights(const float* x, size_t count, uint64_t* weights) {
+  float clamped[kWeightBlock] = {};
   const F32x16 low = F32x16::broadcast(kLowestWeighted);
   for (size_t i = 0; i < count; i += kLanes) {
     const size_t lanes = count - i < kLanes ? count - i : kLanes;
     const F32x16 values = lanes == kLanes ? F32x16::load(x + i) : F32x16::load_partial(x + i, lanes);
     min(max(values, low), F32x16::zero()).store(clamped + i);
   }
-  for (size_t i = 0; i < count; ++i) weights[i] = clamped_weight(clamped[i]);
+  for (size_t i = 0; i < kWeightBlock; ++i) weights[i] = clamped_weight(clamped[i]);
 }
 
 /// Calls use(first, count, weights) for blocks of the row, in order.
