@@ -79,6 +79,7 @@ RequestId GenerationEngine::submit(std::vector<int32_t> prompt, GenerationOption
     if (parts_.runner->sampler() == nullptr) {
       throw Error(ErrorCode::kInvalidArgument, "sampling needs a target runner with a sampler");
     }
+    if (parts_.shadow != nullptr) throw Error(ErrorCode::kInvalidArgument, "the self-check compares greedy texts only");
     validate(request->options.sampling, parts_.runner->model().config().vocab_size);
   }
   memory_->check_fits(*request);

@@ -12,6 +12,7 @@
 #include "apps/foretoken/exit_status.h"
 #include "apps/foretoken/generation_report.h"
 #include "apps/foretoken/prompt.h"
+#include "apps/foretoken/sampling_options.h"
 #include "core/error.h"
 
 namespace foretoken::cli {
@@ -40,37 +41,30 @@ GenerateOptions generate_options(const Options& options) {
   if (wanted.compare && wanted.self_check) {
     options.fail("--compare measures speed and --self-check slows every step: use one at a time");
   }
+  const SamplingParams sampling = sampling_params(options, {});
+  if (wanted.self_check && !is_plain_greedy(sampling)) options.fail("--self-check compares greedy texts: no sampling options");
+  if (wanted.compare && sampling.temperature > 0.0F && sampling.draft_sampling != DraftSampling::kGreedy) {
+    options.fail("--compare at a temperature needs --draft-sampling greedy: drafts that are sampled change the text of a seed");
+  }
   return wanted;
 }
 
-/// Writes tokens to stdout as they come: their text, or their ids separated by commas.
-class TokenPrinter {
- public:
-  explicit TokenPrinter(const Tokenizer* tokenizer) {
-    if (tokenizer != nullptr) decoder_.emplace(*tokenizer, /*skip_special_tokens=*/true);
+void write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  finish_stdout();
+}
+
+/// To stdout as it comes: text, or ids separated by commas.
+void print_as_it_comes(GenerationOptions& options, const Tokenizer* tokenizer) {
+  if (tokenizer != nullptr) {
+    options.on_text = [](std::string_view text) { write(text); };
+  } else {
+    options.on_token = [is_first = true](int32_t id) mutable {
+      write((is_first ? "" : ",") + std::to_string(id));
+      is_first = false;
+    };
   }
-
-  void print(int32_t id) {
-    if (decoder_) {
-      write(decoder_->push(id));
-    } else {
-      write((is_first_ ? "" : ",") + std::to_string(id));
-    }
-    is_first_ = false;
-  }
-
-  void finish() { write((decoder_ ? decoder_->flush() : std::string()) + '\n'); }
-
- private:
-  static void write(const std::string& text) {
-    if (text.empty()) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    finish_stdout();
-  }
-
-  std::optional<StreamDecoder> decoder_;
-  bool is_first_ = true;
-};
+}
 
 /// Both kinds of step once, so that neither side of a comparison pays for touching memory the first time.
 void warm_up(Engine& engine, int32_t token_id, int64_t speculative_tokens) {
@@ -88,6 +82,7 @@ PlainComparison compare_with_plain(Engine& engine, std::span<const int32_t> prom
   constexpr std::chrono::milliseconds kEnough{200};
   constexpr size_t kMostRuns = 25;
   options.on_token = nullptr;
+  options.on_text = nullptr;
   const int64_t depth = options.num_speculative_tokens;
   std::vector<double> speculative_speeds{decode_tokens_per_second(speculative)};
   std::vector<double> plain_speeds;
@@ -119,6 +114,7 @@ int run_generate(const Options& options) {
   engine_options.require_speculation = wanted.speculative_tokens > 0 && (options.has("speculative-tokens") || wanted.compare);
   engine_options.self_check = wanted.self_check;
   engine_options.draft_precision = draft_precision_options(options);
+  engine_options.sampling = sampler_options(sampling_params(options, {}));
 
   const Clock::time_point begin = Clock::now();
   Engine engine(std::move(engine_options));
@@ -135,19 +131,20 @@ int run_generate(const Options& options) {
                           .speculative_tokens = engine.can_speculate() ? wanted.speculative_tokens : 0,
                           .self_checked = wanted.self_check};
   if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
-  TokenPrinter printer(engine.tokenizer());
   GenerationOptions generation;
   generation.max_tokens = wanted.max_tokens;
   generation.num_speculative_tokens = report.speculative_tokens;
   generation.stop_token_ids = engine.config().eos_token_ids;
-  if (!wanted.json) generation.on_token = [&printer](int32_t id) { printer.print(id); };
+  generation.sampling = sampling_params(options, generation.stop_token_ids);
+  if (options.has("stop")) generation.stop_strings = {options.required_text("stop")};
+  if (!wanted.json) print_as_it_comes(generation, engine.tokenizer());
   if (wanted.compare) warm_up(engine, prompt.front(), wanted.speculative_tokens);
   report.result = engine.generator().generate(prompt, generation);
-  if (!wanted.json) printer.finish();
+  if (!wanted.json) write("\n");
   if (wanted.compare) report.compare = compare_with_plain(engine, prompt, generation, report.result);
 
   if (wanted.json) {
-    if (engine.tokenizer() != nullptr) report.text = engine.tokenizer()->decode(report.result.output_token_ids, true);
+    if (engine.tokenizer() != nullptr) report.text = report.result.text;
     fmt::print("{}", to_json(report));
   } else if (!wanted.quiet) {
     fmt::print(stderr, "{}", to_figures(report));

@@ -39,10 +39,11 @@ constexpr OptionSpec kJson{"json", "", "", "print one JSON object on stdout and 
 const CommandSpec kGenerate{
     "generate",
     "",
-    "Generate text greedily, with speculation where the checkpoint has a head",
+    "Generate text, with speculation where the checkpoint has a head",
     "Text streams to stdout as it comes, figures go to stderr. Exactly one of --prompt, --chat, --prompt-file and "
-    "--token-ids is required. Ends at an end token of the checkpoint, after --max-tokens, or where the context ends. The "
-    "text does not depend on --speculative-tokens.",
+    "--token-ids is required. Ends at an end token of the checkpoint, before --stop, after --max-tokens, or where the context "
+    "ends. Greedy unless a sampling option says otherwise: the text then does not depend on --speculative-tokens. A sampled text "
+    "depends on --seed, and with drafts that are sampled too on their number; its distribution is always the target's.",
     {
         kModel,
         {"prompt", "TEXT", "", "continue this text; special tokens in it, like <|im_start|>, are parsed"},
@@ -54,6 +55,20 @@ const CommandSpec kGenerate{
         {"speculative-tokens", "K", "3",
          "drafts of a round, 0 to 15; 0 decodes plainly. A checkpoint without a head decodes plainly, or fails when K was "
          "asked for"},
+        {"stop", "TEXT", "", "end the text before this string; needs a tokenizer"},
+        {"temperature", "T", "0", "0: the most likely token; else 0.001 to 100"},
+        {"top-k", "N", "0", "sample from the N most likely tokens; 0: off"},
+        {"top-p", "P", "1", "sample from the most likely tokens that together have this probability"},
+        {"min-p", "P", "0", "leave out tokens less likely than this share of the most likely one's probability"},
+        {"repetition-penalty", "R", "1", "divides (or, below 0, multiplies) logits of tokens in the prompt or text; 1: off"},
+        {"presence-penalty", "A", "0", "taken off logits of tokens in the text"},
+        {"frequency-penalty", "A", "0", "taken off logits of tokens in the text, as often as they are there"},
+        {"logit-bias", "ID:B,...", "", "added to logits before anything else; -inf forbids a token"},
+        {"min-tokens", "N", "0", "end tokens are forbidden before the text has that many tokens"},
+        {"seed", "S", "0", "of random numbers"},
+        {"draft-sampling", "KIND", "block",
+         "drafts at a temperature above 0: block or rejection: drawn from the head's distribution and verified by block or "
+         "rejection sampling; greedy: the head's best token, and the text is that of plain sampling with the same seed"},
         kBackend,
         kThreads,
         kPrefillPrecision,

@@ -1,5 +1,7 @@
 #include "apps/foretoken/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
@@ -134,6 +136,16 @@ std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64
 }
 
 std::vector<std::string> Options::texts(std::string_view name) const { return split(required_text(name)); }
+
+double Options::real(std::string_view name, double min, double max) const {
+  const std::string value = required_text(name);
+  double number = 0.0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || !(number >= min && number <= max)) {
+    fail(fmt::format("option --{}: expected a number from {} to {}, got '{}'", name, min, max, value));
+  }
+  return number;
+}
 
 size_t Options::choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
   const std::string value = required_text(name);

@@ -44,6 +44,7 @@ class Options {
   [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t min, int64_t max) const;
   /// Comma-separated texts, at least one; items may be empty.
   [[nodiscard]] std::vector<std::string> texts(std::string_view name) const;
+  [[nodiscard]] double real(std::string_view name, double min, double max) const;
   /// Index of the value in `choices`.
   [[nodiscard]] size_t choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
   /// What stands without an option; empty when nothing does.

@@ -65,7 +65,7 @@ BatchDrafter::Drafted BatchDrafter::propose(std::span<const DraftPart> parts) {
 }
 
 std::vector<std::byte> BatchDrafter::rows(const DrafterKv& kv) {
-  const PagedKvView view = proposer_->cache().layer(0);
+  const PagedKvView view = proposer_->kv_cache().layer(0);
   std::vector<std::byte> all;
   for (int64_t row = 0; row < kv.num_rows; ++row) {
     const int64_t slot = kv.blocks.slot(row);
