@@ -48,7 +48,8 @@ struct StreamShape {
   [[nodiscard]] constexpr uint32_t stage_rows() const { return blocks * kTileRows; }
   [[nodiscard]] constexpr uint32_t stage_bytes() const { return stage_rows() * (row_stride() + scale_stride()); }
   /// Rows of tiles whose partial sums may wait for their epilogue, and those tiles.
-  [[nodiscard]] constexpr uint32_t sum_buffers() const { return kSumBuffers * groups; }
+  /// In clusters each epilogue of each work group has a buffer of its own, so that it sees all of the buffer's phases.
+  [[nodiscard]] constexpr uint32_t sum_buffers() const { return cluster > 1 ? cluster * epilogues : kSumBuffers * groups; }
   [[nodiscard]] constexpr uint32_t sum_tiles() const { return sum_buffers() * blocks; }
   /// Fragments of 16 bytes that a lane holds of x per slice.
   [[nodiscard]] constexpr uint32_t fragments() const { return slice_elements / 32; }
