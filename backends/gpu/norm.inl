@@ -86,6 +86,59 @@ __global__ void __launch_bounds__(kNormThreads) rms_norm(const RmsNormParams p) 
   });
 }
 
+/// rms_norm of rows of whole fours, each at a multiple of four elements, that the threads of a group can keep.
+__global__ void __launch_bounds__(kNormThreads) rms_norm_quads(const RmsNormParams p) {
+  __shared__ float scratch[kNormThreads / kLanes];
+  allow_next();
+  const uint32_t quads = p.hidden_size / 4;
+  float4 weight[kNormQuads];
+#pragma unroll
+  for (uint32_t i = 0; i < kNormQuads; ++i) {
+    const uint32_t q = threadIdx.x + i * kNormThreads;
+    weight[i] = q < quads ? F32Element::load_four(p.weight, q * 4) : float4{0.0F, 0.0F, 0.0F, 0.0F};
+  }
+  wait_for_previous();
+  float4 held[kNormQuads];
+  with_element(p.x_is_bf16, [&](auto element) {
+#pragma unroll
+    for (uint32_t i = 0; i < kNormQuads; ++i) {
+      const uint32_t q = threadIdx.x + i * kNormThreads;
+      held[i] = q < quads ? element.load_four(p.x, blockIdx.x * p.x_stride + q * 4) : float4{0.0F, 0.0F, 0.0F, 0.0F};
+    }
+  });
+  if (p.residual != 0) {
+    with_element(p.residual_is_bf16, [&](auto element) {
+#pragma unroll
+      for (uint32_t i = 0; i < kNormQuads; ++i) {
+        const uint32_t q = threadIdx.x + i * kNormThreads;
+        if (q >= quads) continue;
+        const float4 four = element.load_four(p.residual, blockIdx.x * p.residual_stride + q * 4);
+        held[i] = {held[i].x + four.x, held[i].y + four.y, held[i].z + four.z, held[i].w + four.w};
+        element.store_four(p.residual, blockIdx.x * p.residual_stride + q * 4, held[i]);
+      }
+    });
+  }
+  float sum = 0.0F;
+#pragma unroll
+  for (uint32_t i = 0; i < kNormQuads; ++i) {
+    const float4 v = held[i];
+    sum += fmaf(v.x, v.x, v.y * v.y) + fmaf(v.z, v.z, v.w * v.w);
+  }
+  sum = group_sum<kNormThreads>(sum, scratch);
+  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.hidden_size) + p.eps);
+  with_element(p.out_is_bf16, [&](auto element) {
+#pragma unroll
+    for (uint32_t i = 0; i < kNormQuads; ++i) {
+      const uint32_t q = threadIdx.x + i * kNormThreads;
+      const float4 v = held[i];
+      const float4 w = weight[i];
+      const float4 four{v.x * factor * (1.0F + w.x), v.y * factor * (1.0F + w.y), v.z * factor * (1.0F + w.z),
+                        v.w * factor * (1.0F + w.w)};
+      if (q < quads) element.store_four(p.out, blockIdx.x * p.out_stride + q * 4, four);
+    }
+  });
+}
+
 __global__ void __launch_bounds__(kNormThreads) mtp_input(const MtpInputParams p) {
   allow_next();
   const bool is_hidden = blockIdx.y == 1;

@@ -12,6 +12,10 @@ inline constexpr uint32_t kHeadThreads = 128;
 /// Largest head of qk_norm_rope_cache and rope: the group keeps it.
 inline constexpr uint32_t kMaxHeadDim = 512;
 
+/// Elements of a row that a thread of rms_norm_quads keeps, in fours.
+inline constexpr uint32_t kNormQuads = 3;
+inline constexpr uint32_t kMaxQuadRow = kNormQuads * 4 * kNormThreads;
+
 /// rms_norm, and add_rms_norm where `residual` is given.
 struct RmsNormParams {
   uint64_t x;         // [T, H]

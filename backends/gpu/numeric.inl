@@ -57,13 +57,26 @@ FORETOKEN_DEVICE uint32_t float_to_e2m1(float value) {
   return code | (value < 0.0F ? 8U : 0U);
 }
 
-/// Elements of memory, by type.
+/// Elements of memory, by type; four of them where they begin at a multiple of four.
 struct F32Element {
   FORETOKEN_DEVICE static float load(uint64_t base, uint64_t index) { return pointer<const float>(base)[index]; }
+  FORETOKEN_DEVICE static float4 load_four(uint64_t base, uint64_t index) { return *pointer<const float4>(base + index * 4); }
+  FORETOKEN_DEVICE static void store_four(uint64_t base, uint64_t index, float4 four) {
+    *pointer<float4>(base + index * 4) = four;
+  }
 };
 struct Bf16Element {
   FORETOKEN_DEVICE static float load(uint64_t base, uint64_t index) {
     return bf16_to_float(pointer<const uint16_t>(base)[index]);
+  }
+  FORETOKEN_DEVICE static float4 load_four(uint64_t base, uint64_t index) {
+    const uint2 two = *pointer<const uint2>(base + index * 2);
+    return {bits_to_float(two.x << 16), bits_to_float(two.x & 0xffff0000U), bits_to_float(two.y << 16),
+            bits_to_float(two.y & 0xffff0000U)};
+  }
+  FORETOKEN_DEVICE static void store_four(uint64_t base, uint64_t index, float4 four) {
+    const auto pair = [](float low, float high) { return uint32_t{float_to_bf16(low)} | uint32_t{float_to_bf16(high)} << 16; };
+    *pointer<uint2>(base + index * 2) = {pair(four.x, four.y), pair(four.z, four.w)};
   }
 };
 struct E4m3Element {

@@ -7,6 +7,7 @@ namespace foretoken::cuda {
 void add_norm_kernels(gpu::KernelList& list) {
   using namespace gpu;
   list.push_back(kernel_entry("rms_norm", rms_norm, kNormThreads));
+  list.push_back(kernel_entry("rms_norm_quads", rms_norm_quads, kNormThreads));
   list.push_back(kernel_entry("mtp_input", mtp_input, kNormThreads));
   list.push_back(kernel_entry("rope_table", rope_table, kHeadThreads));
   list.push_back(kernel_entry("rope", rope, kHeadThreads));

@@ -9,42 +9,48 @@
 namespace foretoken::gpu {
 namespace {
 
-void add_rms_norms(OpTable& table, const KernelModule& module) {
-  const auto kernel = module.resolve<RmsNormParams>("rms_norm");
-  table.add<RmsNorm>("gpu", [kernel](CommandList& cmd, const RmsNorm& op) {
-    kernel(cmd, Grid{extent(op.x, 0)},
-           {.x = op.x.address(),
-            .residual = 0,
-            .weight = op.weight.address(),
-            .out = op.out.address(),
-            .x_stride = stride(op.x),
-            .residual_stride = 0,
-            .out_stride = stride(op.out),
-            .hidden_size = extent(op.x, 1),
-            .eps = op.eps,
-            .x_is_bf16 = is_bf16(op.x),
-            .residual_is_bf16 = 0,
-            .out_is_bf16 = is_bf16(op.out),
-            .reserved = 0},
-           accesses_of(op));
-  });
+/// Whether rms_norm_quads can read or write the tensor.
+bool has_quads(const Tensor& tensor) { return tensor.address() % dtype_bytes(tensor.dtype(), 4) == 0 && stride(tensor) % 4 == 0; }
 
-  table.add<AddRmsNorm>("gpu", [kernel](CommandList& cmd, const AddRmsNorm& op) {
-    kernel(cmd, Grid{extent(op.x, 0)},
-           {.x = op.x.address(),
-            .residual = op.residual.address(),
-            .weight = op.weight.address(),
-            .out = op.out.address(),
-            .x_stride = stride(op.x),
-            .residual_stride = stride(op.residual),
-            .out_stride = stride(op.out),
-            .hidden_size = extent(op.x, 1),
-            .eps = op.eps,
-            .x_is_bf16 = is_bf16(op.x),
-            .residual_is_bf16 = is_bf16(op.residual),
-            .out_is_bf16 = is_bf16(op.out),
-            .reserved = 0},
-           accesses_of(op));
+/// The kernels of rms_norm and add_rms_norm; which of them it is depends on the width and the alignment of rows alone.
+class NormKernels {
+ public:
+  explicit NormKernels(const KernelModule& module)
+      : any_(module.resolve<RmsNormParams>("rms_norm")), quads_(module.resolve<RmsNormParams>("rms_norm_quads")) {}
+
+  /// `residual` may be absent.
+  void launch(CommandList& cmd, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& out, float eps,
+              std::span<const Access> accesses) const {
+    const RmsNormParams params{.x = x.address(),
+                               .residual = residual.address(),
+                               .weight = weight.address(),
+                               .out = out.address(),
+                               .x_stride = stride(x),
+                               .residual_stride = stride(residual),
+                               .out_stride = stride(out),
+                               .hidden_size = extent(x, 1),
+                               .eps = eps,
+                               .x_is_bf16 = is_bf16(x),
+                               .residual_is_bf16 = residual ? is_bf16(residual) : 0U,
+                               .out_is_bf16 = is_bf16(out),
+                               .reserved = 0};
+    const bool in_quads = params.hidden_size % 4 == 0 && params.hidden_size <= kMaxQuadRow && has_quads(x) &&
+                          weight.address() % (4 * sizeof(float)) == 0 && has_quads(out) && (!residual || has_quads(residual));
+    (in_quads ? quads_ : any_)(cmd, Grid{extent(x, 0)}, params, accesses);
+  }
+
+ private:
+  Kernel<RmsNormParams> any_;
+  Kernel<RmsNormParams> quads_;
+};
+
+void add_rms_norms(OpTable& table, const KernelModule& module) {
+  const NormKernels kernels(module);
+  table.add<RmsNorm>("gpu", [kernels](CommandList& cmd, const RmsNorm& op) {
+    kernels.launch(cmd, op.x, {}, op.weight, op.out, op.eps, accesses_of(op));
+  });
+  table.add<AddRmsNorm>("gpu", [kernels](CommandList& cmd, const AddRmsNorm& op) {
+    kernels.launch(cmd, op.x, op.residual, op.weight, op.out, op.eps, accesses_of(op));
   });
 }
 
