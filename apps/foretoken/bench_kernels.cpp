@@ -27,6 +27,7 @@ constexpr int64_t kMaxRows = 512;
 constexpr int64_t kExperts = 64;  // of a shape that is not a model's
 constexpr int64_t kExpertsPerTok = 8;
 constexpr uint64_t kOtherDeviceBytes = uint64_t{512} << 20;  // beyond the caches of any GPU
+constexpr size_t kOtherDeviceCalls = 8;                      // a replay costs microseconds there
 
 struct BenchPlan {
   std::vector<KernelShape> shapes;
@@ -258,6 +259,7 @@ int run_bench_kernels(const Options& options) {
   plan.measuring.activations = device.activation_dtype(activations_option(options));
   const bool is_cpu = device.kind == DeviceKind::kCpu;
   plan.measuring.min_bytes = is_cpu ? 4 * last_level_cache_bytes() : kOtherDeviceBytes;
+  if (!is_cpu) plan.measuring.min_calls = kOtherDeviceCalls;
 
   if (!options.flag("json")) {
     print_head(device, plan);

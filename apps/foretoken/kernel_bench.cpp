@@ -89,8 +89,11 @@ std::vector<KernelTiming> KernelBench::measure(int64_t rows) {
 }
 
 Spread KernelBench::time_calls(const KernelVariant& variant) {
-  const Program program = backend_.record("bench kernels, " + variant.name, [&variant](CommandList& cmd) {
-    for (const auto& call : variant.calls) call(cmd);
+  const size_t passes = (options_.min_calls + variant.calls.size() - 1) / variant.calls.size();
+  const Program program = backend_.record("bench kernels, " + variant.name, [&variant, passes](CommandList& cmd) {
+    for (size_t pass = 0; pass < passes; ++pass) {
+      for (const auto& call : variant.calls) call(cmd);
+    }
   });
   const auto start = backend_.create_event();
   const auto stop = backend_.create_event();
@@ -101,7 +104,7 @@ Spread KernelBench::time_calls(const KernelVariant& variant) {
     stream_.run(program);
     stream_.record(*stop);
     stop->synchronize();
-    samples.push_back(stop->elapsed_us(*start) / static_cast<double>(variant.calls.size()));
+    samples.push_back(stop->elapsed_us(*start) / static_cast<double>(passes * variant.calls.size()));
   }
   return spread_of(std::move(samples));
 }

@@ -22,13 +22,14 @@ struct KernelTiming {
 
 struct KernelBenchOptions {
   uint64_t min_bytes = 0;  // weights that calls walk through before the first is read again
+  size_t min_calls = 1;    // of one Program, so that what a replay costs by itself hardly counts
   int64_t samples = 15;
   DType activations = DType::kF32;  // of the operator's inputs, and of outputs that feed a linear layer
   std::string implementation;       // the only one to time; empty: all
 };
 
 /// Times one operator over one weight in one format: the weight is made once, copies of it are walked through by one Program, and
-/// a sample is the time of that Program divided by its calls. Owns the weights.
+/// over again where they are few; a sample is the time of that Program divided by its calls. Owns the weights.
 class KernelBench {
  public:
   /// Makes the weights. Throws OutOfMemory; Unsupported when the device cannot make this format.
