@@ -36,6 +36,7 @@ struct DraftPart {
   std::span<const int32_t> next_token_ids;  // t_{k+1} of the rows, the newest token last; at least one
   int64_t first_hidden_row = 0;             // h_k of the rows: as many consecutive rows of `hidden`, from this one on
   int64_t num_drafts = 1;                   // 0: the rows only
+  int32_t sampler_slot = -1;                // whose drafts may be drawn from the drafter's distribution; -1: best tokens
 };
 
 /// Rows taken out of a finished sequence, to be installed in another that starts with the same tokens.

@@ -295,7 +295,8 @@ void GenerationEngine::draft(const Round& round) {
     parts.push_back({.state = request.drafter.get(),
                      .next_token_ids = request.pending.next_token_ids,
                      .first_hidden_row = request.pending.first_hidden_row,
-                     .num_drafts = member.depth});
+                     .num_drafts = member.depth,
+                     .sampler_slot = request.is_sampled() ? request.sequence->state_slot() : -1});
   }
   if (!parts.empty()) parts_.proposer->propose(*parts_.stream, parts, rows_->hidden());
   for (const Member& member : round) {

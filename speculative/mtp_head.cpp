@@ -65,14 +65,15 @@ void MtpHead::allocate(GpuBackend& backend) {
   const size_t prefill = aligned(
       std::max(prefill_workspace_bytes(table, dims_, weights_.layer, rows), linear_workspace_bytes(table, weights_.fc, pass)));
   const int64_t drafting = options_.max_drafting_rows;
-  const Shape logits{drafting, lm_head_.out_features()};
-  const size_t head = fused_draft_ ? lm_head_workspace_bytes(table, lm_head_, dims_.activation_dtype, drafting)
-                                   : dtype_bytes(DType::kF32, static_cast<size_t>(logits.num_elements()));
-  if (prefill + head == 0) return;
-  workspaces_ = backend.allocate(prefill + head);
+  const size_t head = fused_draft_ ? aligned(lm_head_workspace_bytes(table, lm_head_, dims_.activation_dtype, drafting)) : 0;
+  const Shape logits_shape{drafting, lm_head_.out_features()};
+  const bool has_logits = options_.writes_logits || !fused_draft_;
+  const size_t logits = has_logits ? dtype_bytes(DType::kF32, static_cast<size_t>(logits_shape.num_elements())) : 0;
+  if (prefill + head + logits == 0) return;
+  workspaces_ = backend.allocate(prefill + head + logits);
   if (prefill > 0) linear_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(prefill)});
-  if (!fused_draft_) logits_ = workspaces_.tensor(DType::kF32, logits, prefill);
-  if (fused_draft_ && head > 0) head_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(head)}, prefill);
+  if (head > 0) head_workspace_ = workspaces_.tensor(DType::kU8, {static_cast<int64_t>(head)}, prefill);
+  if (has_logits) logits_ = workspaces_.tensor(DType::kF32, logits_shape, prefill + head);
 }
 
 LayerStep MtpHead::layer_step(const MtpPass& pass, int64_t first_row, int64_t num_rows) const {
@@ -128,8 +129,7 @@ void MtpHead::pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_i
   ops::argmax(cmd, logits, token_ids);
 }
 
-Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_ids,
-                      const Tensor& logprobs) const {
+Tensor MtpHead::forward(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const {
   const Tensor rows = combine(cmd, pass);
   const int64_t drafting = pass.view.seq_lens.dim(0);
   const int64_t others = rows.dim(0) - drafting;
@@ -139,8 +139,25 @@ Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& 
   const Tensor hidden = hidden_.rows(0, drafting);
   layer_.forward(cmd, residual, PendingFfn::kNo, layer_step(pass, 0, drafting), kv, {});
   ops::add_rms_norm(cmd, scratch_.ffn.rows(0, drafting), residual, weights_.norm, hidden, dims_.rms_norm_eps);
+  return hidden;
+}
+
+Tensor MtpHead::chain_input(const Tensor& hidden) const {
+  return options_.chain == ChainKind::kPostNorm ? hidden : residual_.rows(0, hidden.dim(0));
+}
+
+Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_ids,
+                      const Tensor& logprobs) const {
+  const Tensor hidden = forward(cmd, pass, kv);
   pick(cmd, hidden, token_ids, logprobs);
-  return options_.chain == ChainKind::kPostNorm ? hidden : residual;
+  return chain_input(hidden);
+}
+
+Tensor MtpHead::draft_logits(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, Tensor& logits) const {
+  const Tensor hidden = forward(cmd, pass, kv);
+  logits = logits_.rows(0, hidden.dim(0));
+  ops::linear(cmd, hidden, lm_head_, logits);
+  return chain_input(hidden);
 }
 
 }  // namespace foretoken

@@ -19,6 +19,7 @@ struct MtpHeadOptions {
   DType cache_dtype = DType::kBF16;
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   ChainKind chain = ChainKind::kPostNorm;
+  bool writes_logits = false;  // room for draft_logits
 };
 
 /// Rows of one pass of the head: first those that draft, one for each of B sequences, then those that only enter the cache.
@@ -58,6 +59,10 @@ class MtpHead {
   Tensor draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_ids,
                const Tensor& logprobs) const;
 
+  /// Likewise, but the drafts are the caller's to choose: `logits` becomes those of the LM head, [B, rows of the LM head] F32, in
+  /// memory of the head until the next pass. Needs writes_logits.
+  Tensor draft_logits(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, Tensor& logits) const;
+
   // Activations of the last pass, for tests. Those of the decoder layer are of the rows that draft, the first B of each.
   [[nodiscard]] const LayerScratch& scratch() const { return scratch_; }
   [[nodiscard]] const Tensor& joined() const { return joined_; }      // [T, 2 * hidden_size]
@@ -66,6 +71,10 @@ class MtpHead {
 
  private:
   void allocate(GpuBackend& backend);
+  /// All of a drafting pass before the LM head: hidden [B, hidden_size], after the final norm.
+  Tensor forward(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;
+  /// What the next pass takes in of this one's.
+  [[nodiscard]] Tensor chain_input(const Tensor& hidden) const;
   /// hidden [B, hidden_size] -> token_ids and logprobs.
   void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids, const Tensor& logprobs) const;
   /// r of all rows -> residual_; returns the rows.
@@ -89,7 +98,7 @@ class MtpHead {
   Tensor cos_sin_;           // [max_rope_rows, rotary_dim]
   Tensor linear_workspace_;  // bytes
   Tensor head_workspace_;    // bytes, of the fused LM head
-  Tensor logits_;            // [max_drafting_rows, vocab_size], without a fused LM head
+  Tensor logits_;            // [max_drafting_rows, rows of the LM head], without a fused one and with writes_logits
 };
 
 }  // namespace foretoken

@@ -36,7 +36,8 @@ MtpHeadOptions head_options(const MtpProposerOptions& options, const DraftLimits
           .max_seq_len = options.max_seq_len,
           .cache_dtype = options.cache_dtype,
           .activation_dtype = options.activation_dtype,
-          .chain = options.chain};
+          .chain = options.chain,
+          .writes_logits = options.sampler != nullptr};
 }
 
 [[noreturn]] void fail(const std::string& what, const std::string& expected, int64_t got) {
@@ -71,6 +72,9 @@ MtpProposer::MtpProposer(GpuBackend& backend, const ModelConfig& config, const M
     const std::unique_ptr<Stream> stream = backend.create_stream();
     cache_.set_scales(*stream, kv_scales(backend, *stream, std::span(&weights.layer, 1)));
     stream->synchronize();
+  }
+  if (options.sampler != nullptr && options.sampler->options().max_drafts < options.max_drafts) {
+    fail("drafts of the sampler", "at least " + std::to_string(options.max_drafts), options.sampler->options().max_drafts);
   }
   declare_append_metadata(backend);
   allocate_outputs(backend);
@@ -196,7 +200,7 @@ Tensor MtpProposer::propose(Stream& stream, std::span<const DraftPart> parts, co
     num_drafts = std::max(num_drafts, part.num_drafts);
   }
   const DraftBucket bucket = DraftBucket::of(num_parts, num_rows, num_drafts);
-  const Program& passes = program(bucket, hidden);
+  const Program& passes = program(bucket, hidden, stage_sampler(parts, sequences));
   metadata_.upload(stream, bucket, sequences);
   stream.run(passes);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -205,6 +209,19 @@ Tensor MtpProposer::propose(Stream& stream, std::span<const DraftPart> parts, co
     own.num_drafted = parts[i].num_drafts;
   }
   return block_token_ids_;
+}
+
+bool MtpProposer::stage_sampler(std::span<const DraftPart> parts, std::span<const DraftRows> sequences) {
+  Sampler* sampler = options_.sampler;
+  const auto is_drawn = [&](const DraftPart& part) { return sampler->draws_drafts(part.sampler_slot); };
+  if (sampler == nullptr || std::ranges::none_of(parts, is_drawn)) return false;
+  std::vector<SamplerPart> drawn;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    // The newest token sits one position after the pair key of its row.
+    drawn.push_back({.slot = parts[i].sampler_slot, .first_position = sequences[i].first_key + sequences[i].num_rows()});
+  }
+  sampler->stage_drafts(drawn);
+  return true;
 }
 
 MtpPass MtpProposer::first_pass(const DraftBucket& bucket, const Tensor& hidden, const Tensor& angles) const {
@@ -223,15 +240,26 @@ MtpPass MtpProposer::chained_pass(const DraftBucket& bucket, int64_t pass_idx, c
           .view = metadata_.view(bucket, pass_idx)};
 }
 
-void MtpProposer::record_passes(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden) const {
-  const PagedKvView kv = cache_.layer(0);
+/// The drafts of a pass, by the head or by the sampler; returns the chain input of the next one.
+Tensor MtpProposer::record_draft(CommandList& cmd, const MtpPass& pass, int64_t pass_idx, bool is_drawn) const {
+  const int64_t drafting = pass.view.seq_lens.dim(0);
+  if (is_drawn) {
+    Tensor logits;
+    const Tensor chain = head_.draft_logits(cmd, pass, cache_.layer(0), logits);
+    options_.sampler->record_drafts(cmd, pass_idx, logits, draft_token_ids_);
+    return chain;
+  }
+  const Tensor logprobs = log_probabilities() ? logprobs_.at(pass_idx).rows(0, drafting) : Tensor();
+  return head_.draft(cmd, pass, cache_.layer(0), draft_token_ids_.at(pass_idx).rows(0, drafting), logprobs);
+}
+
+void MtpProposer::record_passes(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden, bool is_drawn) const {
   const Tensor angles = head_.rope_angles(cmd, metadata_.positions(bucket));
-  if (bucket.num_drafts == 0) head_.write_rows(cmd, first_pass(bucket, hidden, angles), kv);
+  if (bucket.num_drafts == 0) head_.write_rows(cmd, first_pass(bucket, hidden, angles), cache_.layer(0));
   Tensor chain;
   for (int64_t i = 0; i < bucket.num_drafts; ++i) {
     const MtpPass pass = i == 0 ? first_pass(bucket, hidden, angles) : chained_pass(bucket, i, chain, angles);
-    const Tensor logprobs = log_probabilities() ? logprobs_.at(i).rows(0, bucket.num_sequences) : Tensor();
-    chain = head_.draft(cmd, pass, kv, draft_token_ids_.at(i).rows(0, bucket.num_sequences), logprobs);
+    chain = record_draft(cmd, pass, i, is_drawn);
   }
   record_block(cmd, bucket);
 }
@@ -245,13 +273,13 @@ void MtpProposer::record_block(CommandList& cmd, const DraftBucket& bucket) cons
                                   .token_ids = block_token_ids_.rows(0, bucket.num_sequences).reshape({num_tokens})});
 }
 
-const Program& MtpProposer::program(const DraftBucket& bucket, const Tensor& hidden) {
-  const ProgramKey key{bucket, hidden.address(), hidden.dim(0)};
+const Program& MtpProposer::program(const DraftBucket& bucket, const Tensor& hidden, bool is_drawn) {
+  const ProgramKey key{bucket, hidden.address(), hidden.dim(0), is_drawn};
   auto found = programs_.find(key);
   if (found == programs_.end()) {
     const std::string label = "mtp draft x" + std::to_string(bucket.num_drafts) + ", " + std::to_string(bucket.num_rows) +
                               " rows of " + std::to_string(bucket.num_sequences) + " sequences";
-    const auto record = [this, bucket, hidden](CommandList& cmd) { record_passes(cmd, bucket, hidden); };
+    const auto record = [this, bucket, hidden, is_drawn](CommandList& cmd) { record_passes(cmd, bucket, hidden, is_drawn); };
     found = programs_.emplace(key, backend_.record(label, record)).first;
   }
   return found->second;
@@ -260,7 +288,7 @@ const Program& MtpProposer::program(const DraftBucket& bucket, const Tensor& hid
 void MtpProposer::prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts) {
   const int64_t sequences = DraftBucket::of(num_sequences, num_sequences, num_drafts).num_sequences;
   for (int64_t rows = 1; rows <= num_drafts + 1; ++rows) {
-    program({.num_sequences = sequences, .num_rows = rows * sequences, .num_drafts = num_drafts}, hidden);
+    program({.num_sequences = sequences, .num_rows = rows * sequences, .num_drafts = num_drafts}, hidden, false);
   }
 }
 

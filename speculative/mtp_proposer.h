@@ -17,6 +17,7 @@
 #include "speculative/draft_metadata.h"
 #include "speculative/draft_proposer.h"
 #include "speculative/mtp_head.h"
+#include "speculative/sampler.h"
 
 namespace foretoken {
 
@@ -31,6 +32,7 @@ struct MtpProposerOptions {
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;
   bool measure_log_probabilities = false;
+  Sampler* sampler = nullptr;  // draws the drafts of the slots that sample theirs; must outlive the proposer. Null: best tokens
 };
 
 class MtpProposer final : public DraftProposer {
@@ -73,8 +75,8 @@ class MtpProposer final : public DraftProposer {
 
  private:
   struct State;
-  /// Shape of the batch, address and rows of the hidden states.
-  using ProgramKey = std::tuple<DraftBucket, DeviceAddress, int64_t>;
+  /// Shape of the batch, address and rows of the hidden states, whether drafts are drawn.
+  using ProgramKey = std::tuple<DraftBucket, DeviceAddress, int64_t, bool>;
 
   [[nodiscard]] const State& typed(const ProposerState& state) const;
   [[nodiscard]] State& typed(ProposerState& state) const;
@@ -84,12 +86,15 @@ class MtpProposer final : public DraftProposer {
   /// The rows that a part writes, with blocks for them.
   [[nodiscard]] DraftRows draft_rows(const DraftPart& part) const;
   void reserve(State& state, int64_t num_rows) const;
-  void record_passes(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden) const;
+  /// Whether a part's drafts are drawn by the sampler; then it is told of all parts.
+  bool stage_sampler(std::span<const DraftPart> parts, std::span<const DraftRows> sequences);
+  void record_passes(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden, bool is_drawn) const;
+  Tensor record_draft(CommandList& cmd, const MtpPass& pass, int64_t pass_idx, bool is_drawn) const;
   void record_block(CommandList& cmd, const DraftBucket& bucket) const;
   [[nodiscard]] MtpPass first_pass(const DraftBucket& bucket, const Tensor& hidden, const Tensor& angles) const;
   [[nodiscard]] MtpPass chained_pass(const DraftBucket& bucket, int64_t pass_idx, const Tensor& chain,
                                      const Tensor& angles) const;
-  const Program& program(const DraftBucket& bucket, const Tensor& hidden);
+  const Program& program(const DraftBucket& bucket, const Tensor& hidden, bool is_drawn);
 
   GpuBackend& backend_;
   MtpProposerOptions options_;

@@ -1,6 +1,7 @@
 #include "speculative/sampler.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -46,6 +47,7 @@ Sampler::Sampler(GpuBackend& backend, MetadataBuffer& round, const SamplerOption
   slots_.resize(static_cast<size_t>(options.max_sequences));
   declare_metadata();
   allocate_tables();
+  clear_drafts();
 }
 
 void Sampler::declare_metadata() {
@@ -97,6 +99,13 @@ void Sampler::allocate_tables() {
   }
   memory_ = backend_.allocate(bytes);
   for (size_t i = 0; i < tables.size(); ++i) *tables[i].tensor = memory_.tensor(tables[i].dtype, tables[i].shape, offsets[i]);
+}
+
+/// No draft is drawn yet.
+void Sampler::clear_drafts() {
+  const std::unique_ptr<Stream> stream = backend_.create_stream();
+  stream->run([this](CommandList& cmd) { cmd.fill(draft_ids_.view(), UINT32_MAX); });
+  stream->synchronize();
 }
 
 bool Sampler::is_taken(int32_t slot) const {
@@ -300,13 +309,19 @@ void Sampler::upload_mask(Stream& stream, const SamplingParams& params, std::vec
   round_.update(mask_rows_, static_cast<size_t>(row), {&mask_row, 1});
 }
 
+bool Sampler::draws_drafts(int32_t slot) const {
+  if (slot < 0) return false;
+  const SamplingParams& own = taken(slot).params;
+  return own.temperature > 0.0F && own.draft_sampling != DraftSampling::kGreedy;
+}
+
 void Sampler::stage_drafts(std::span<const SamplerPart> parts) {
   check_at_most("sequences to draft for", static_cast<int64_t>(parts.size()), num_parts_);
   const auto width = static_cast<size_t>(num_parts_);
   std::vector<int32_t> slots(width, -1);
   std::vector<int32_t> positions(static_cast<size_t>(draft_positions_.shape.num_elements()));
   for (size_t i = 0; i < parts.size(); ++i) {
-    slots[i] = parts[i].slot;
+    if (draws_drafts(parts[i].slot)) slots[i] = parts[i].slot;
     for (size_t at = i; at < positions.size(); at += width) {
       positions[at] = static_cast<int32_t>(parts[i].first_position) + static_cast<int32_t>(at / width);
     }

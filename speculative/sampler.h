@@ -65,7 +65,10 @@ class Sampler {
   /// Masks of the parts with drafts; `drafts[i]` are those of part i. Called after `stage` with the same parts, before the
   /// upload. Throws as `stage`.
   void stage_masks(Stream& stream, std::span<const SamplerPart> parts, std::span<const std::vector<int32_t>> drafts);
-  /// Writes what the draft passes of the next round need; part i is row i of the draft batch.
+  /// Whether a slot's drafts are to be drawn from the drafter's distribution: record_drafts; false for slot -1.
+  [[nodiscard]] bool draws_drafts(int32_t slot) const;
+  /// Writes what the draft passes of the next round need; part i is row i of the draft batch. Parts whose drafts are not drawn
+  /// get the drafter's best tokens, as without a sampler.
   void stage_drafts(std::span<const SamplerPart> parts);
 
   /// Records the picks of a step: `logits` [T, V] are processed in place, `token_ids` [T] are those that the step fed, `picks`
@@ -91,6 +94,7 @@ class Sampler {
 
   void declare_metadata();
   void allocate_tables();
+  void clear_drafts();
   /// Throws InvalidState.
   void check_taken(int32_t slot) const;
   [[nodiscard]] Slot& taken(int32_t slot);

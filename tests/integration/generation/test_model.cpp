@@ -55,7 +55,8 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .activation_dtype = options.activation_dtype,
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
-                                                       .measure_log_probabilities = options.log_probabilities},
+                                                       .measure_log_probabilities = options.log_probabilities,
+                                                       .sampler = runner_->sampler()},
                                     round_);
   round_.allocate(backend);
   if (options.self_check) {
