@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <span>
 #include <type_traits>
 
@@ -271,13 +272,14 @@ std::vector<StoredFormats> stored_formats(const DraftHead& head) {
   return parts;
 }
 
-uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model) {
-  const auto experts = static_cast<uint64_t>(std::max<int64_t>(model.config.num_experts, 1));
-  const auto active = static_cast<uint64_t>(model.config.num_experts_per_tok);
+uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model, int64_t num_rows) {
+  const auto experts = static_cast<double>(std::max<int64_t>(model.config.num_experts, 1));
+  const double active = static_cast<double>(model.config.num_experts_per_tok) / experts;
+  const double hit = num_rows == 1 ? active : 1.0 - std::pow(1.0 - active, static_cast<double>(num_rows));
   uint64_t bytes = head.lm_head.bytes();
   for (const auto& linear : head_linears(head.weights)) {
     const uint64_t whole = linear.weight->bytes();
-    bytes += linear.role == Role::kExperts ? whole / experts * active : whole;
+    bytes += linear.role == Role::kExperts ? static_cast<uint64_t>(static_cast<double>(whole) * hit) : whole;
   }
   const DecoderLayerWeights& layer = head.weights.layer;
   if (layer.moe) bytes += layer.moe->gate.bytes() + layer.moe->shared_expert_gate.bytes();
@@ -287,7 +289,7 @@ uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model) {
     bytes += norm->bytes();
   }
   const bool is_tied = head.lm_head.weight.address() == model.target.embed_tokens.address();
-  return is_tied ? bytes : bytes + model.target.embed_tokens.rows(0, 1).bytes();
+  return is_tied ? bytes : bytes + static_cast<uint64_t>(num_rows) * model.target.embed_tokens.rows(0, 1).bytes();
 }
 
 }  // namespace foretoken

@@ -87,7 +87,8 @@ struct StoredFormats {
 };
 [[nodiscard]] std::vector<StoredFormats> stored_formats(const DraftHead& head);
 
-/// Weight bytes that one draft pass of one row reads: of routed experts the active ones, of the embedding one row.
-[[nodiscard]] uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model);
+/// Weight bytes that one draft pass of `num_rows` rows reads: of routed experts as many as are hit when each row picks its own at
+/// random, of the embedding a row each, of all else everything.
+[[nodiscard]] uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model, int64_t num_rows = 1);
 
 }  // namespace foretoken

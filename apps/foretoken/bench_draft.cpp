@@ -24,33 +24,45 @@ constexpr uint64_t kSeed = 20260412;
 constexpr int kHiddenExponent = -7;  // |h| < 1
 
 struct DraftBenchOptions {
-  std::vector<int64_t> drafts;  // of a chain, in the order given
+  std::vector<int64_t> drafts;     // of a chain, in the order given
+  std::vector<int64_t> sequences;  // that draft together, in the order given
   int64_t context_tokens = 0;
   int64_t repeat = 0;
 };
 
 DraftBenchOptions bench_options(const Options& options) {
-  DraftBenchOptions wanted{
-      .drafts = {}, .context_tokens = options.integer("context", 0, INT32_MAX), .repeat = options.integer("repeat", 1, 10000)};
+  DraftBenchOptions wanted{.drafts = {},
+                           .sequences = {},
+                           .context_tokens = options.integer("context", 0, INT32_MAX),
+                           .repeat = options.integer("repeat", 1, 10000)};
   for (const int64_t drafts : options.integers("speculative-tokens", 1, kMaxDrafts)) {
     if (std::ranges::find(wanted.drafts, drafts) == wanted.drafts.end()) wanted.drafts.push_back(drafts);
+  }
+  for (const int64_t sequences : options.integers("sequences", 1, kMaxBatch)) {
+    if (std::ranges::find(wanted.sequences, sequences) == wanted.sequences.end()) wanted.sequences.push_back(sequences);
   }
   return wanted;
 }
 
 double microseconds(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
-/// Chains that one sequence drafts again and again from the same place.
+/// Chains that some sequences draft again and again from the same place, each of its own random text.
 class DraftBench {
  public:
   /// Fills the drafter's cache with random rows.
-  DraftBench(Engine& engine, const DraftBenchOptions& wanted);
+  DraftBench(Engine& engine, const DraftBenchOptions& wanted, int64_t num_sequences);
 
   [[nodiscard]] DraftChain measure(int64_t drafts);
 
  private:
-  void append_context();
-  /// Starts one chain over one new row.
+  /// What one of the sequences drafts from.
+  struct Sequence {
+    std::vector<int32_t> token_ids;  // of the context, and the newest one
+    std::unique_ptr<ProposerState> state;
+  };
+
+  void append_context(Sequence& sequence);
+  /// Starts one chain over one new row of each sequence.
   Tensor propose(int64_t drafts);
   /// Takes the last chain's rows out of the cache again.
   void forget_chain();
@@ -62,53 +74,67 @@ class DraftBench {
   Stream& stream_;
   MtpProposer& proposer_;
   const DraftBenchOptions& wanted_;
-  std::vector<int32_t> token_ids_;  // of the context, and the newest one
-  Tensor hidden_;                   // [rows, hidden_size], of the target
-  std::unique_ptr<ProposerState> state_;
+  Tensor hidden_;  // [rows, hidden_size], of the target
+  std::vector<Sequence> sequences_;
 };
 
-DraftBench::DraftBench(Engine& engine, const DraftBenchOptions& wanted)
+DraftBench::DraftBench(Engine& engine, const DraftBenchOptions& wanted, int64_t num_sequences)
     : engine_(engine),
       stream_(engine.stream()),
       proposer_(*engine.proposer()),
       wanted_(wanted),
-      token_ids_(static_cast<size_t>(wanted.context_tokens) + 1),
-      hidden_(engine.runner().model().hidden()),
-      state_(engine.proposer()->alloc_state(wanted.context_tokens + 1 + proposer_.max_drafts())) {
-  std::mt19937_64 generator(kSeed);
-  for (int32_t& id : token_ids_) id = static_cast<int32_t>(generator() % static_cast<uint64_t>(engine.config().vocab_size));
+      hidden_(engine.runner().model().hidden()) {
   stream_.run([&](CommandList& cmd) {
     const Tensor all = hidden_.reshape({hidden_.shape().num_elements()});
     ops::dispatch(cmd, RandomFill{.out = all, .seed = kSeed, .exponent = kHiddenExponent});
   });
-  append_context();
-}
-
-void DraftBench::append_context() {
-  const int64_t step = std::min(proposer_.max_append_rows(), hidden_.dim(0));
-  for (int64_t row = 0; row < wanted_.context_tokens; row += step) {
-    const int64_t rows = std::min(step, wanted_.context_tokens - row);
-    const auto ids = std::span(token_ids_).subspan(static_cast<size_t>(row), static_cast<size_t>(rows));
-    proposer_.append_rows(stream_, ids, hidden_.rows(0, rows), LinearPrecision::kExact, *state_);
+  std::mt19937_64 generator(kSeed);
+  for (int64_t i = 0; i < num_sequences; ++i) {
+    Sequence& sequence = sequences_.emplace_back();
+    sequence.token_ids.resize(static_cast<size_t>(wanted.context_tokens) + 1);
+    for (int32_t& id : sequence.token_ids) {
+      id = static_cast<int32_t>(generator() % static_cast<uint64_t>(engine.config().vocab_size));
+    }
+    sequence.state = proposer_.alloc_state(wanted.context_tokens + 1 + proposer_.max_drafts());
+    append_context(sequence);
   }
 }
 
+void DraftBench::append_context(Sequence& sequence) {
+  const int64_t step = std::min(proposer_.max_append_rows(), engine_.runner().model().max_rows());
+  for (int64_t row = 0; row < wanted_.context_tokens; row += step) {
+    const int64_t rows = std::min(step, wanted_.context_tokens - row);
+    const auto ids = std::span(sequence.token_ids).subspan(static_cast<size_t>(row), static_cast<size_t>(rows));
+    proposer_.append_rows(stream_, ids, hidden_.rows(0, rows), LinearPrecision::kExact, *sequence.state);
+  }
+}
+
+/// Each sequence has a hidden state of its own, so that rows pick experts of their own.
 Tensor DraftBench::propose(int64_t drafts) {
-  const DraftPart part{.state = state_.get(), .next_token_ids = std::span(token_ids_).last(1), .num_drafts = drafts};
-  return proposer_.propose(stream_, {&part, 1}, hidden_).at(0).rows(0, 1 + drafts);
+  std::vector<DraftPart> parts;
+  for (Sequence& sequence : sequences_) {
+    parts.push_back({.state = sequence.state.get(),
+                     .next_token_ids = std::span(sequence.token_ids).last(1),
+                     .first_hidden_row = static_cast<int64_t>(parts.size()),
+                     .num_drafts = drafts});
+  }
+  return proposer_.propose(stream_, parts, hidden_);
 }
 
 void DraftBench::forget_chain() {
-  DrafterKv kv = proposer_.take_kv(*state_);
-  proposer_.install_kv(kv, wanted_.context_tokens, *state_);
+  for (Sequence& sequence : sequences_) {
+    DrafterKv kv = proposer_.take_kv(*sequence.state);
+    proposer_.install_kv(kv, wanted_.context_tokens, *sequence.state);
+  }
 }
 
 /// Pass i attends to the context and the i + 1 rows that the chain has written.
 uint64_t DraftBench::bytes_of(int64_t drafts) const {
   const auto passes = static_cast<uint64_t>(drafts);
   const uint64_t attended = passes * static_cast<uint64_t>(wanted_.context_tokens) + passes * (passes + 1) / 2;
-  return passes * draft_step_bytes(*engine_.draft_head(), engine_.model()) +
-         attended * draft_kv_bytes_per_token(engine_.config(), engine_.draft_kv_dtype());
+  const auto rows = static_cast<int64_t>(sequences_.size());
+  return passes * draft_step_bytes(*engine_.draft_head(), engine_.model(), rows) +
+         static_cast<uint64_t>(rows) * attended * draft_kv_bytes_per_token(engine_.config(), engine_.draft_kv_dtype());
 }
 
 /// Chains behind each other, so that the device never waits for the host.
@@ -134,7 +160,7 @@ Spread DraftBench::measure_device(int64_t drafts) {
 void DraftBench::measure_host(int64_t drafts, DraftChain& chain) {
   std::vector<double> wall;
   std::vector<double> host;
-  std::vector<int32_t> ids(static_cast<size_t>(drafts) + 1);
+  std::vector<int32_t> ids(static_cast<size_t>(proposer_.block_token_ids().shape().num_elements()));
   for (int64_t i = 0; i < wanted_.repeat + kWarmUps; ++i) {
     stream_.synchronize();
     const Clock::time_point begin = Clock::now();
@@ -152,7 +178,10 @@ void DraftBench::measure_host(int64_t drafts, DraftChain& chain) {
 }
 
 DraftChain DraftBench::measure(int64_t drafts) {
-  DraftChain chain{.num_drafts = drafts, .bytes = bytes_of(drafts), .device_us = measure_device(drafts)};
+  DraftChain chain{.num_sequences = static_cast<int64_t>(sequences_.size()),
+                   .num_drafts = drafts,
+                   .bytes = bytes_of(drafts),
+                   .device_us = measure_device(drafts)};
   measure_host(drafts, chain);
   return chain;
 }
@@ -163,6 +192,7 @@ int run_bench_draft(const Options& options) {
   const DraftBenchOptions wanted = bench_options(options);
   EngineOptions engine_options = drafter_options(options);
   engine_options.max_speculative_tokens = *std::ranges::max_element(wanted.drafts);
+  engine_options.max_sequences = static_cast<int32_t>(*std::ranges::max_element(wanted.sequences));
   engine_options.require_speculation = true;
   Engine engine(std::move(engine_options));
   const int64_t context = engine.config().max_position_embeddings;
@@ -185,8 +215,10 @@ int run_bench_draft(const Options& options) {
                           .repeat = wanted.repeat,
                           .read_bandwidth = read_bandwidth,
                           .chains = {}};
-  DraftBench bench(engine, wanted);
-  for (const int64_t drafts : wanted.drafts) report.chains.push_back(bench.measure(drafts));
+  for (const int64_t sequences : wanted.sequences) {
+    DraftBench bench(engine, wanted, sequences);
+    for (const int64_t drafts : wanted.drafts) report.chains.push_back(bench.measure(drafts));
+  }
   fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));
   return kExitOk;
 }

@@ -31,7 +31,8 @@ Json spread_json(const Spread& spread) { return {{"median", spread.median}, {"p1
 
 Json chain_json(const DraftChainReport& report, const DraftChain& chain) {
   const Figures figures = figures_of(report, chain);
-  return {{"speculative_tokens", chain.num_drafts},
+  return {{"sequences", chain.num_sequences},
+          {"speculative_tokens", chain.num_drafts},
           {"chain_us", spread_json(chain.device_us)},
           {"draft_us", spread_json(figures.draft_us)},
           {"wall_us", spread_json(chain.wall_us)},
@@ -69,14 +70,14 @@ std::string to_table(const DraftChainReport& report) {
   out += fmt::format("{} tokens in the drafter's cache, medians of {} chains\n", report.context_tokens, report.repeat);
   out += fmt::format("measured read bandwidth {:.1f} GB/s ({})\n\n", report.read_bandwidth.bytes_per_second / 1e9,
                      report.read_bandwidth.method);
-  out += fmt::format("{:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>8} {:>10} {:>8}\n", "drafts", "chain us", "p10",
-                     "p90", "draft us", "MB/draft", "GB/s", "share", "x floor", "wall us", "host us");
+  out += fmt::format("{:>9} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>8} {:>10} {:>8}\n", "sequences", "drafts",
+                     "chain us", "p10", "p90", "draft us", "MB/pass", "GB/s", "share", "x floor", "wall us", "host us");
   for (const DraftChain& chain : report.chains) {
     const Figures figures = figures_of(report, chain);
     out +=
-        fmt::format("{:>6} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.2f} {:>8.1f} {:>7} {:>8.2f} {:>10.1f} {:>8}\n",
-                    chain.num_drafts, chain.device_us.median, chain.device_us.p10, chain.device_us.p90, figures.draft_us.median,
-                    static_cast<double>(chain.bytes) / 1e6 / static_cast<double>(chain.num_drafts),
+        fmt::format("{:>9} {:>6} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.2f} {:>8.1f} {:>7} {:>8.2f} {:>10.1f} {:>8}\n",
+                    chain.num_sequences, chain.num_drafts, chain.device_us.median, chain.device_us.p10, chain.device_us.p90,
+                    figures.draft_us.median, static_cast<double>(chain.bytes) / 1e6 / static_cast<double>(chain.num_drafts),
                     figures.bytes_per_second / 1e9, fmt::format("{:.0f} %", 100.0 * figures.bandwidth_share), figures.times_floor,
                     chain.wall_us.median, chain.host_us ? fmt::format("{:.1f}", chain.host_us->median) : "-");
   }

@@ -12,10 +12,11 @@
 
 namespace foretoken::cli {
 
-/// Chains of one length.
+/// Chains of one length, of as many sequences at once.
 struct DraftChain {
-  int64_t num_drafts = 0;
-  uint64_t bytes = 0;               // that the drafts must read: weights and scales once each, and the cache
+  int64_t num_sequences = 1;
+  int64_t num_drafts = 0;           // of each sequence
+  uint64_t bytes = 0;               // that the drafts must read: weights and scales once a pass, and the caches
   Spread device_us{};               // of the whole chain, one behind the other
   Spread wall_us{};                 // from the call to the ids on the host, on an idle device
   std::optional<Spread> host_us{};  // until the call returns; nothing where the host itself computes

@@ -206,15 +206,18 @@ const CommandSpec kBenchDraft{
     "bench draft",
     "",
     "Measure the draft chain alone",
-    "Drafts again and again from the same place of a random text and prints, for each number of drafts, the time of the chain on "
-    "the device (median, p10, p90; chains behind each other) and of one draft, the bytes that a draft must read (weights and "
-    "scales once, the cache), bytes per second, their share of the memory bandwidth, which the tool measures first as bench "
+    "Drafts again and again from the same place of random texts and prints, for each number of sequences and drafts, the time of "
+    "the chain on the device (median, p10, p90; chains behind each other) and of one pass, the bytes that a pass must read "
+    "(weights and "
+    "scales once, of experts as many as rows pick at random, the caches), bytes per second, their share of the memory bandwidth, "
+    "which the tool measures first as bench "
     "decode does, and how many times longer a draft takes than reading those bytes at that bandwidth (x floor). wall us is the "
     "time from the call to the ids on the host, on an idle device, and host us the time until the call returns: what the host "
     "needs to issue a round; on the CPU, where the host itself computes, there is none.",
     {
         kModel,
         {"speculative-tokens", "LIST", "1,2,3,4", "numbers of drafts of a chain, each 1 to 15"},
+        {"sequences", "LIST", "1", "numbers of sequences that draft together, each 1 to 64"},
         {"context", "N", "512", "tokens in the drafter's cache before a chain"},
         {"repeat", "R", "50", "chains of each kind, 1 to 10000"},
         kBackend,
