@@ -75,12 +75,12 @@ RequestId GenerationEngine::submit(std::vector<int32_t> prompt, GenerationOption
   check_request(prompt, options);
   auto request =
       std::make_unique<GenerationRequest>(next_id_, std::move(prompt), std::move(options), parts_.tokenizer, max_context());
+  validate(request->options.sampling, parts_.runner->model().config().vocab_size);
   if (request->is_sampled()) {
     if (parts_.runner->sampler() == nullptr) {
       throw Error(ErrorCode::kInvalidArgument, "sampling needs a target runner with a sampler");
     }
     if (parts_.shadow != nullptr) throw Error(ErrorCode::kInvalidArgument, "the self-check compares greedy texts only");
-    validate(request->options.sampling, parts_.runner->model().config().vocab_size);
   }
   memory_->check_fits(*request);
   waiting_.push_back(request.get());
