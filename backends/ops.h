@@ -16,7 +16,7 @@
 #include "core/ops/gated_delta_rule.h"
 #include "core/ops/linear.h"
 #include "core/ops/linear_group.h"
-#include "core/ops/moe.h"
+#include "core/ops/moe_block.h"
 #include "core/ops/mtp_input.h"
 #include "core/ops/process_logits.h"
 #include "core/ops/quantize.h"

@@ -96,7 +96,7 @@ void require_layer(const GpuBackend& backend, std::string_view where, const Laye
   ops::require_any<RmsNorm, AddRmsNorm>(backend, where);
   if (layer.self_attn) ops::require_any<QkNormRopeCache, GatedAttention>(backend, where);
   if (layer.linear_attn) ops::require_any<CausalConv1dSilu, GatedDeltaRule>(backend, where);
-  if (layer.moe) ops::require_any<MoeRoute>(backend, where);
+  if (layer.moe) ops::require_any<MoeRoute, MoeBlock>(backend, where);
   for (const int64_t count : rows) {
     for (const LinearPrecision precision : kPrecisions) {
       for_each_weight_operator(dims, layer, count, precision, [&](const std::string& weights, const auto& op) {

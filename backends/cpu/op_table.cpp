@@ -3,6 +3,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/cpu_ops.h"
 #include "backends/linear_group_parts.h"
+#include "backends/moe_block_parts.h"
 
 namespace foretoken::cpu {
 
@@ -20,6 +21,7 @@ OpTable make_op_table(const KernelModule& module) {
   add_delta_net_ops(table, module);
   add_quantize_ops(table, module);
   add_linear_group_parts(table);
+  add_moe_block_parts(table);
   return table;
 }
 

@@ -5,6 +5,7 @@
 #include "backends/gpu/delta_net_params.h"
 #include "backends/gpu/gpu_ops.h"
 #include "backends/linear_group_parts.h"
+#include "backends/moe_block_parts.h"
 
 namespace foretoken::cuda {
 
@@ -19,9 +20,9 @@ OpTable make_op_table(const KernelModule& module, int device) {
   add_stream_argmax_ops(table, module);
   gpu::add_linear_ops(table, module);
   add_moe_route_ops(table, module);
-  add_moe_expert_ops(table, module, ExpertFormats::kNvfp4);
+  add_moe_expert_ops(table, module, ExpertFormats::kBF16AndNvfp4);
   gpu::add_moe_ops(table, module);
-  add_moe_expert_ops(table, module, ExpertFormats::kBF16AndFp8);  // not measured to be faster than the exact ones
+  add_moe_expert_ops(table, module, ExpertFormats::kFp8);  // the exact ones are faster
   add_abs_max_ops(table, module);
   gpu::add_quantize_ops(table, module);
   gpu::add_sampling_ops(table, module);
@@ -32,6 +33,8 @@ OpTable make_op_table(const KernelModule& module, int device) {
   gpu::add_whole_head_rule(table, module, "cluster", "gated_delta_rule_cluster", gpu::kColumnBlocks);
   gpu::add_delta_net_ops(table, module);
   add_linear_group_parts(table);
+  add_moe_block_ops(table, module);
+  add_moe_block_parts(table);
   return table;
 }
 

@@ -10,6 +10,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/linear_group.h"
 #include "core/ops/moe.h"
+#include "core/ops/moe_block.h"
 #include "core/ops/mtp_input.h"
 #include "core/ops/process_logits.h"
 #include "core/ops/quantize.h"
@@ -35,10 +36,11 @@ struct OpList {
   }
 };
 
-using AllOps = OpList<Embedding, RmsNorm, AddRmsNorm, MtpInput, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax,
-                      RopeTable, Rope, QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp,
-                      MoeExpertsDown, SelectTokens, AcceptDrafts, ProcessLogits, CountTokens, SampleTokens, SampleDrafts,
-                      AcceptSampled, RandomFill, AbsMax, QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
+using AllOps =
+    OpList<Embedding, RmsNorm, AddRmsNorm, MtpInput, Linear, LinearGroup, LinearSiluMul, LinearArgmax, Argmax, RopeTable, Rope,
+           QkNormRopeCache, GatedAttention, CausalConv1dSilu, GatedDeltaRule, MoeRoute, MoeExpertsUp, MoeExpertsDown, MoeBlock,
+           SelectTokens, AcceptDrafts, ProcessLogits, CountTokens, SampleTokens, SampleDrafts, AcceptSampled, RandomFill, AbsMax,
+           QuantizeFp8Row, QuantizeFp8Block, QuantizeNvfp4, Dequantize>;
 
 /// Calls `visitor(OpTag<Op>{})` for every operator.
 template <class Visitor>

@@ -96,4 +96,13 @@ void reference(const MoeExpertsDown& op) {
   }
 }
 
+void reference(const MoeBlock& op) {
+  reference(op.scores());
+  reference(op.shared_product());
+  reference(op.shared_output());
+  reference(op.route());
+  reference(op.experts_up());
+  reference(op.experts_down());
+}
+
 }  // namespace foretoken

@@ -24,6 +24,7 @@ void reference(const GatedDeltaRule& op);
 void reference(const MoeRoute& op);
 void reference(const MoeExpertsUp& op);
 void reference(const MoeExpertsDown& op);
+void reference(const MoeBlock& op);
 void reference(const SelectTokens& op);
 void reference(const AcceptDrafts& op);
 void reference(const ProcessLogits& op);

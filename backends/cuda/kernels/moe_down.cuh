@@ -125,23 +125,25 @@ __global__ void __launch_bounds__(kExpertThreads, 2) moe_down(const __grid_const
     memory.pairs[i] = pointer<const uint32_t>(p.expert_pairs)[i];
     memory.weights[i] = pointer<const float>(p.topk_weights)[i];
   }
+  // What the epilogue needs of elsewhere is on its way while the experts are multiplied.
+  const uint32_t row = threadIdx.x / kExpertTileRows;
+  const uint32_t column = blockIdx.x * kExpertTileRows + threadIdx.x % kExpertTileRows;
+  const bool exists = row < p.num_rows && column < p.out_features;
+  const bool has_shared = exists && p.shared != 0;
+  const float gate = has_shared ? pointer<const float>(p.shared_gate)[row * p.shared_gate_stride] : 0.0F;
+  const float shared = has_shared ? gpu::load_float(p.shared, row * p.shared_stride + column, p.shared_is_bf16 != 0) : 0.0F;
   const uint32_t num_active = for_each_active_expert(p.expert_offsets, p.num_experts,
                                                      [&](uint32_t i, const ActiveExpert& active) { memory.experts[i] = active; });
   multiply_experts<Weights>(p, shared_address(group_memory), memory.products, memory.pairs, memory.experts, num_active);
   __syncthreads();
 
-  const uint32_t row = threadIdx.x / kExpertTileRows;
-  const uint32_t column = blockIdx.x * kExpertTileRows + threadIdx.x % kExpertTileRows;
-  if (row >= p.num_rows || column >= p.out_features) return;
+  if (!exists) return;
   float sum = 0.0F;
 #pragma unroll 4
   for (uint32_t pair = row * p.top_k; pair < (row + 1) * p.top_k; ++pair) {
     sum = fmaf(memory.weights[pair], memory.products[pair * kExpertTileRows + threadIdx.x % kExpertTileRows], sum);
   }
-  if (p.shared != 0) {
-    const float gate = gpu::sigmoid(pointer<const float>(p.shared_gate)[row * p.shared_gate_stride]);
-    sum = fmaf(gate, gpu::load_float(p.shared, row * p.shared_stride + column, p.shared_is_bf16 != 0), sum);
-  }
+  if (has_shared) sum = fmaf(gpu::sigmoid(gate), shared, sum);
   gpu::store_float(p.out, row * p.out_stride + column, sum, p.out_is_bf16 != 0);
 }
 
@@ -156,6 +158,7 @@ void add_moe_kernels(gpu::KernelList& list, const std::string& format) {
   };
   add("moe_up_" + format + "_x8", moe_tile<Weights, true, false>);
   add("moe_up_" + format + "_x16", moe_tile<Weights, true, true>);
+  add("moe_up_routed_" + format, moe_up_routed<Weights>);
   add("moe_products_" + format, moe_tile<Weights, false, true>);
   add("moe_down_" + format, moe_down<Weights>);
 }

@@ -2,15 +2,12 @@
 // the weight's shape alone: not on the rows that are computed together, nor on which of the kernels does it.
 #pragma once
 
-#include "backends/cuda/kernels/moe_params.h"
+#include "backends/cuda/kernels/moe_route.cuh"
 #include "backends/cuda/kernels/weight_fragments.cuh"
 #include "backends/gpu/kernel_entry.h"
 
 namespace foretoken::cuda {
 namespace {
-
-using gpu::kLanes;
-using gpu::pointer;
 
 /// Bytes of x that go with one unit.
 template <class Weights>
@@ -147,33 +144,114 @@ struct ExpertSums {
   }
 };
 
+/// The expert of a work group, as moe_route lists it: the blockIdx.y-th of those that have pairs.
+class ListedExpert {
+ public:
+  /// Whether there is one; all threads of the work group call it.
+  __device__ __forceinline__ bool find(const MoeTileParams& p) {
+    __shared__ ActiveExpert chosen;
+    pairs_ = pointer<const int32_t>(p.expert_pairs);
+    // Every expert before the slot has a pair: those of this one are most likely among the next.
+    guess_ = pairs_[gpu::smaller(blockIdx.y + threadIdx.x % kLanes, p.num_pairs - 1)];
+    const uint32_t num_active =
+        for_each_active_expert(p.expert_offsets, p.num_experts, [](uint32_t i, const ActiveExpert& active) {
+          if (i == blockIdx.y) chosen = active;
+        });
+    if (blockIdx.y >= num_active) return false;
+    at_ = chosen;
+    return true;
+  }
+  [[nodiscard]] __device__ __forceinline__ const ActiveExpert& at() const { return at_; }
+  /// Its pair `i`; all lanes of a warp ask for the same.
+  [[nodiscard]] __device__ __forceinline__ uint32_t pair_for_warp(uint32_t i) const {
+    const uint32_t from = at_.first - blockIdx.y + i;
+    const int32_t pair = __shfl_sync(kAllLanes, guess_, static_cast<int>(from % kLanes));
+    return static_cast<uint32_t>(from < kLanes ? pair : pairs_[at_.first + i]);
+  }
+  [[nodiscard]] __device__ __forceinline__ uint32_t pair(uint32_t i) const {
+    return static_cast<uint32_t>(pairs_[at_.first + i]);
+  }
+  __device__ __forceinline__ void once_loading() const {}
+
+ private:
+  const int32_t* pairs_;
+  int32_t guess_;
+  ActiveExpert at_;
+};
+
+/// The same, found from the router's logits. One of the work groups writes what moe_route would have written.
+class RoutedExpert {
+ public:
+  static constexpr uint32_t kLaneExperts = kRouteTileExperts / kLanes;
+  struct Memory {
+    Picks picks;
+    uint32_t pairs[kRouteFewPairs];  // sorted by expert
+    bool is_first[kRouteFewPairs];   // whether a pair is the first of its expert
+    ActiveExpert chosen;
+  };
+
+  __device__ __forceinline__ RoutedExpert(const MoeRouteFewParams& route, Memory& memory) : route_(route), memory_(memory) {}
+
+  __device__ __forceinline__ bool find(const MoeTileParams& p) {
+    static_assert(kRouteFewPairs <= kExpertThreads && kRouteFewRows <= kExpertWarps);
+    if (threadIdx.x == 0) memory_.chosen.count = 0;
+    pick_experts<kLaneExperts>(route_, memory_.picks);
+    const uint32_t* ids = memory_.picks.id;
+    const uint32_t pair = threadIdx.x;
+    const bool exists = pair < p.num_pairs;
+    const uint32_t id = exists ? ids[pair] : 0;
+    uint32_t same = 0;     // pairs of the expert
+    uint32_t before = 0;   // of those, in front of this one
+    uint32_t smaller = 0;  // pairs of experts before
+#pragma unroll 4
+    for (uint32_t i = 0; i < p.num_pairs; ++i) {
+      const uint32_t other = ids[i];
+      same += other == id ? 1 : 0;
+      before += other == id && i < pair ? 1 : 0;
+      smaller += other < id ? 1 : 0;
+    }
+    if (exists) {
+      memory_.is_first[pair] = before == 0;
+      memory_.pairs[smaller + before] = pair;
+    }
+    __syncthreads();
+    if (exists && before == 0) {
+      uint32_t active = 0;  // experts before that have pairs
+#pragma unroll 4
+      for (uint32_t i = 0; i < p.num_pairs; ++i) active += memory_.is_first[i] && ids[i] < id ? 1 : 0;
+      if (active == blockIdx.y) memory_.chosen = {id, smaller, same};
+    }
+    __syncthreads();
+    return memory_.chosen.count > 0;
+  }
+  [[nodiscard]] __device__ __forceinline__ ActiveExpert at() const { return memory_.chosen; }
+  [[nodiscard]] __device__ __forceinline__ uint32_t pair_for_warp(uint32_t i) const { return pair(i); }
+  [[nodiscard]] __device__ __forceinline__ uint32_t pair(uint32_t i) const { return memory_.pairs[memory_.chosen.first + i]; }
+  /// Called when the first weights are on their way.
+  __device__ __forceinline__ void once_loading() const {
+    if (blockIdx.x != 0 || blockIdx.y != 0) return;
+    write_plan(route_, memory_.picks);
+    write_picks<kLaneExperts>(route_, memory_.picks);
+  }
+
+ private:
+  const MoeRouteFewParams& route_;
+  Memory& memory_;
+};
+
 /// Columns of one expert, for all of its pairs, kRows of them at a time. kGated: a tile of gate rows and the same of up rows.
-template <class Weights, bool kGated, bool kSixteenRows>
-__global__ void __launch_bounds__(kExpertThreads, kSixteenRows ? 1 : 2) moe_tile(const __grid_constant__ MoeTileParams p) {
+template <class Weights, bool kGated, bool kSixteenRows, class Expert>
+__device__ __forceinline__ void multiply_tile(const MoeTileParams& p, Expert& expert) {
   constexpr uint32_t kTiles = kGated ? 2 : 1;
   constexpr uint32_t kRows = kSixteenRows ? 16 : 8;
   constexpr uint32_t kDepth = tile_depth<Weights>();
   extern __shared__ uint4 x_rows[];
   __shared__ ExpertSums<kTiles, kSixteenRows> group_sums;
   __shared__ float scales[kExpertThreads / 2];
-  __shared__ ActiveExpert chosen;
-  gpu::begin_kernel();
-  const auto* pairs = pointer<const int32_t>(p.expert_pairs);
+  if (!expert.find(p)) return;
+  const ActiveExpert at = expert.at();
   const uint32_t lane = threadIdx.x % kLanes;
   const uint32_t warp = threadIdx.x / kLanes;
-  // Every expert before the slot has a pair: those of this one are most likely among the next.
-  const int32_t guess = pairs[gpu::smaller(blockIdx.y + lane, p.num_pairs - 1)];
-  const uint32_t num_active = for_each_active_expert(p.expert_offsets, p.num_experts, [](uint32_t i, const ActiveExpert& active) {
-    if (i == blockIdx.y) chosen = active;
-  });
-  if (blockIdx.y >= num_active) return;
-  const ActiveExpert at = chosen;
-  const auto pair_at = [&](uint32_t i) {  // all lanes of a warp call it
-    const uint32_t from = at.first - blockIdx.y + i;
-    const int32_t pair = __shfl_sync(0xffffffffU, guess, static_cast<int>(from % kLanes));
-    return static_cast<uint32_t>(from < kLanes ? pair : pairs[at.first + i]);
-  };
-
   const WeightParams w = expert_weight(p.weight, at.expert);
   const uint32_t slices = 1U << p.slice_bits;
   const uint32_t groups = kExpertWarps >> p.slice_bits;
@@ -209,11 +287,12 @@ __global__ void __launch_bounds__(kExpertThreads, kSixteenRows ? 1 : 2) moe_tile
     const uint32_t num_rows = gpu::smaller(kRows, at.count - first);
 #pragma unroll 1
     for (uint32_t r = 0; r < num_rows; ++r) {
-      const uint64_t x = p.x + pair_at(first + r) / p.pairs_per_row * p.x_stride * 2;
+      const uint64_t x = p.x + expert.pair_for_warp(first + r) / p.pairs_per_row * p.x_stride * 2;
       copy_x_row<Weights>(shared + r * p.x_row_bytes, x, p.in_features, threadIdx.x, kExpertThreads);
     }
     if (first == 0 && threadIdx.x < kExpertThreads / 2) scales[threadIdx.x] = scale;
     end_copy_group();
+    if (first == 0) expert.once_loading();
     wait_for_copy_groups<0>();
     __syncthreads();
 
@@ -248,10 +327,24 @@ __global__ void __launch_bounds__(kExpertThreads, kSixteenRows ? 1 : 2) moe_tile
       if constexpr (kGated) {
         value = gpu::silu(value) * (group_sums.value(group, 1, r, in_tile, p.slice_bits) * scales[in_group * kTiles + 1]);
       }
-      const auto pair = static_cast<uint64_t>(pairs[at.first + first + r]);
-      gpu::store_float(p.out, pair * p.out_features + column, value, p.out_is_bf16 != 0);
+      gpu::store_float(p.out, uint64_t{expert.pair(first + r)} * p.out_features + column, value, p.out_is_bf16 != 0);
     }
   }
+}
+
+template <class Weights, bool kGated, bool kSixteenRows>
+__global__ void __launch_bounds__(kExpertThreads, kSixteenRows ? 1 : 2) moe_tile(const __grid_constant__ MoeTileParams p) {
+  gpu::begin_kernel();
+  ListedExpert expert;
+  multiply_tile<Weights, kGated, kSixteenRows>(p, expert);
+}
+
+template <class Weights>
+__global__ void __launch_bounds__(kExpertThreads, 2) moe_up_routed(const __grid_constant__ MoeRoutedParams p) {
+  __shared__ RoutedExpert::Memory memory;
+  gpu::begin_kernel();
+  RoutedExpert expert(p.route, memory);
+  multiply_tile<Weights, true, false>(p.tile, expert);
 }
 
 }  // namespace

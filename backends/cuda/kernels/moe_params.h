@@ -20,7 +20,23 @@ inline constexpr uint32_t kRowPadBytes = 64;
 inline constexpr uint32_t kRouteFewRows = 8;
 inline constexpr uint32_t kRouteFewExperts = 512;
 inline constexpr uint32_t kRouteFewPairs = 256;
+/// Experts at most that the work groups of moe_up_routed choose from.
+inline constexpr uint32_t kRouteTileExperts = 256;
 inline constexpr uint32_t kRouteFewThreads = kRouteFewRows * 32;
+
+/// moe_route_few, of one work group.
+struct MoeRouteFewParams {
+  uint64_t logits;          // [T, E]
+  uint64_t topk_ids;        // [T, k]
+  uint64_t topk_weights;    // [T, k]
+  uint64_t expert_offsets;  // [E+1]
+  uint64_t expert_pairs;    // [T*k]
+  uint64_t logits_stride;
+  uint32_t num_rows;
+  uint32_t num_experts;
+  uint32_t top_k;
+  uint32_t renormalise;
+};
 
 /// moe_up and moe_products: grid (column tiles, slots among the experts that have pairs). Group memory: rows of x at once *
 /// x_row_bytes.
@@ -64,18 +80,10 @@ struct MoeDownParams {
   uint32_t out_is_bf16;
 };
 
-/// One work group.
-struct MoeRouteFewParams {
-  uint64_t logits;          // [T, E]
-  uint64_t topk_ids;        // [T, k]
-  uint64_t topk_weights;    // [T, k]
-  uint64_t expert_offsets;  // [E+1]
-  uint64_t expert_pairs;    // [T*k]
-  uint64_t logits_stride;
-  uint32_t num_rows;
-  uint32_t num_experts;
-  uint32_t top_k;
-  uint32_t renormalise;
+/// moe_up_routed: each work group routes the rows itself; the lists of `tile` are those that `route` writes.
+struct MoeRoutedParams {
+  MoeTileParams tile;
+  MoeRouteFewParams route;
 };
 
 }  // namespace foretoken::cuda

@@ -56,15 +56,15 @@ __host__ __device__ constexpr uint32_t tile_columns() {
   return kGated ? kTileRows / 2 : kTileRows;
 }
 
-/// Where a work group works: all its tiles are of one weight, or of gate and up.
+/// Where a work group works: all its tiles are of one weight, or of the pair.
 template <bool kGated>
 struct SmallPlace {
-  uint32_t projection;
+  uint32_t projection;  // of the pair: gate
   uint32_t slice_bits;
   uint32_t first_column;
 
   __device__ __forceinline__ explicit SmallPlace(const SmallParams& p) {
-    projection = 0;
+    projection = kGated ? kSmallPair : 0;
     if constexpr (!kGated) {
 #pragma unroll
       for (uint32_t i = 1; i < kSmallProjections; ++i) projection += blockIdx.x >= p.projection[i].first_group ? 1 : 0;
@@ -77,7 +77,7 @@ struct SmallPlace {
   }
   /// The projection of row `i` of a tile, and its column of the result in the tile.
   [[nodiscard]] __device__ __forceinline__ uint32_t projection_of(uint32_t i) const {
-    return kGated ? i / tile_columns<kGated>() : projection;
+    return kGated ? kSmallPair + i / tile_columns<kGated>() : projection;
   }
   [[nodiscard]] __device__ __forceinline__ uint32_t column_of(uint32_t tile, uint32_t i) const {
     return first_column + tile * tile_columns<kGated>() + i % tile_columns<kGated>();
@@ -147,12 +147,10 @@ __device__ __forceinline__ void store_small(const SmallParams& p, const SmallPla
   }
 }
 
-/// kBatches: batches of weights that are under way together. It changes no bits.
+/// What a work group does. `scales` has room for those of kSmallThreads / 4 rows.
 template <class Weights, bool kGated, uint32_t kBatches, bool kSixteenRows>
-__global__ void __launch_bounds__(kSmallThreads, kSixteenRows ? 1 : 2) small_linear(const __grid_constant__ SmallParams p) {
+__device__ __forceinline__ void multiply_small(const SmallParams& p, SmallSums<kSixteenRows>& group_sums, float* scales) {
   constexpr uint32_t kUnits = batch_units<Weights>();
-  __shared__ SmallSums<kSixteenRows> group_sums;
-  __shared__ float scales[kSmallThreads / 4];
   const SmallPlace<kGated> at(p);
   const uint32_t slices = 1U << at.slice_bits;
   const uint32_t slice = threadIdx.x / kLanes & (slices - 1);
@@ -172,8 +170,9 @@ __global__ void __launch_bounds__(kSmallThreads, kSixteenRows ? 1 : 2) small_lin
   }
   const uint32_t first_row = blockIdx.y * (kSixteenRows ? 16 : 8);
   const SmallRows<kSixteenRows> rows(p, first_row, Weights::Format::kVector);
+  if (p.releases_early != 0) gpu::allow_next();
   gpu::wait_for_previous();
-  gpu::allow_next();
+  if (p.releases_early == 0) gpu::allow_next();
   float sums[4] = {};
   const uint32_t round = kBatches * kUnits * slices;
 #pragma unroll 1
@@ -197,22 +196,28 @@ __global__ void __launch_bounds__(kSmallThreads, kSixteenRows ? 1 : 2) small_lin
   store_small<kGated>(p, at, first_row, group_sums, scales);
 }
 
-/// "small_linear_bf16_x8_b1": 8 rows of x at a time, 1 batch.
-template <class Weights, bool kGated>
-void add_small_kernels(gpu::KernelList& list, const std::string& name) {
-  list.push_back(gpu::kernel_entry(name + "_x8_b1", small_linear<Weights, kGated, 1, false>, kSmallThreads));
-  list.push_back(gpu::kernel_entry(name + "_x8_b2", small_linear<Weights, kGated, 2, false>, kSmallThreads));
-  list.push_back(gpu::kernel_entry(name + "_x16_b1", small_linear<Weights, kGated, 1, true>, kSmallThreads));
-  list.push_back(gpu::kernel_entry(name + "_x16_b2", small_linear<Weights, kGated, 2, true>, kSmallThreads));
+/// kBatches: batches of weights that are under way together. It changes no bits.
+template <class Weights, uint32_t kBatches, bool kSixteenRows>
+__global__ void __launch_bounds__(kSmallThreads, kSixteenRows ? 1 : 2) small_linear(const __grid_constant__ SmallParams p) {
+  __shared__ SmallSums<kSixteenRows> group_sums;
+  __shared__ float scales[kSmallThreads / 4];
+  if (blockIdx.x < p.projection[kSmallPair].first_group) {
+    multiply_small<Weights, false, kBatches, kSixteenRows>(p, group_sums, scales);
+  } else {
+    multiply_small<Weights, true, kBatches, kSixteenRows>(p, group_sums, scales);
+  }
 }
 
 }  // namespace
 
-/// `format` names the format in kernel names: "bf16".
+/// "small_linear_bf16_x8_b1": 8 rows of x at a time, 1 batch. `format` names the format in kernel names.
 template <class Weights>
 void add_small_kernels(gpu::KernelList& list, const std::string& format) {
-  add_small_kernels<Weights, false>(list, "small_linear_" + format);
-  add_small_kernels<Weights, true>(list, "small_silu_mul_" + format);
+  const std::string name = "small_linear_" + format;
+  list.push_back(gpu::kernel_entry(name + "_x8_b1", small_linear<Weights, 1, false>, kSmallThreads));
+  list.push_back(gpu::kernel_entry(name + "_x8_b2", small_linear<Weights, 2, false>, kSmallThreads));
+  list.push_back(gpu::kernel_entry(name + "_x16_b1", small_linear<Weights, 1, true>, kSmallThreads));
+  list.push_back(gpu::kernel_entry(name + "_x16_b2", small_linear<Weights, 2, true>, kSmallThreads));
 }
 
 }  // namespace foretoken::cuda

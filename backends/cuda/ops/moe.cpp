@@ -1,11 +1,12 @@
 // The mixture-of-experts operators with BF16 activations, on tensor cores, and the routing of a few rows in one launch.
-#include "core/ops/moe.h"
+#include "core/ops/moe_block.h"
 
 #include <algorithm>
 #include <string>
 
 #include "backends/cuda/cuda_ops.h"
 #include "backends/cuda/kernels/moe_params.h"
+#include "backends/cuda/ops/small_kernels.h"
 #include "backends/cuda/ops/weight_units.h"
 #include "backends/gpu/ops/moe.h"
 #include "backends/gpu/ops/weights.h"
@@ -37,8 +38,10 @@ constexpr uint32_t kMostRowBytes = 80 << 10;
 Availability accepts(ExpertFormats formats, const LinearWeight& w, const Tensor& x, int64_t matrix_rows, uint32_t rows) {
   if (x.dtype() != DType::kBF16) return Availability::no("for BF16 activations only");
   if (w.format == WeightFormat::kF32) return Availability::no("F32 weights would be rounded");
-  if ((w.format == WeightFormat::kNvfp4) != (formats == ExpertFormats::kNvfp4))
-    return Availability::no(formats == ExpertFormats::kNvfp4 ? "for NVFP4 weights" : "for BF16 and FP8 weights");
+  const bool is_fp8 = w.format == WeightFormat::kFp8Row || w.format == WeightFormat::kFp8Block;
+  if (is_fp8 != (formats == ExpertFormats::kFp8)) {
+    return Availability::no(is_fp8 ? "for BF16 and NVFP4 weights" : "for FP8 weights");
+  }
   if (w.format == WeightFormat::kFp8Block && (w.block_rows % kExpertTileRows != 0 || matrix_rows % kExpertTileRows != 0)) {
     return Availability::no("blocks and matrices of a multiple of " + std::to_string(kExpertTileRows) + " rows");
   }
@@ -47,31 +50,36 @@ Availability accepts(ExpertFormats formats, const LinearWeight& w, const Tensor&
   return Availability::yes();
 }
 
+MoeRouteFewParams route_params(const MoeRoute& op) {
+  return {.logits = op.logits.address(),
+          .topk_ids = op.topk_ids.address(),
+          .topk_weights = op.topk_weights.address(),
+          .expert_offsets = op.expert_offsets.address(),
+          .expert_pairs = op.expert_pairs.address(),
+          .logits_stride = stride(op.logits),
+          .num_rows = extent(op.logits, 0),
+          .num_experts = extent(op.logits, 1),
+          .top_k = extent(op.topk_ids, 1),
+          .renormalise = op.norm_topk_prob ? 1U : 0U};
+}
+
+/// Whether one work group can route these rows.
+Availability routes(const MoeRoute& op) {
+  if (op.topk_ids.dim(1) > op.logits.dim(1)) return Availability::no("no more picks than experts");
+  if (op.logits.dim(0) * op.topk_ids.dim(1) > kRouteFewPairs) {
+    return Availability::no("at most " + std::to_string(kRouteFewPairs) + " picks");
+  }
+  if (op.logits.dim(0) > kRouteFewRows) return Availability::no("at most " + std::to_string(kRouteFewRows) + " rows");
+  return gpu::dim_at_most(op.logits, 1, kRouteFewExperts, "router outputs");
+}
+
 void add_moe_route(OpTable& table, const KernelModule& module) {
   table.add<MoeRoute>(
       "one launch",
       [kernel = module.resolve<MoeRouteFewParams>("moe_route_few")](CommandList& cmd, const MoeRoute& op) {
-        kernel(cmd, Grid{},
-               {.logits = op.logits.address(),
-                .topk_ids = op.topk_ids.address(),
-                .topk_weights = op.topk_weights.address(),
-                .expert_offsets = op.expert_offsets.address(),
-                .expert_pairs = op.expert_pairs.address(),
-                .logits_stride = stride(op.logits),
-                .num_rows = extent(op.logits, 0),
-                .num_experts = extent(op.logits, 1),
-                .top_k = extent(op.topk_ids, 1),
-                .renormalise = op.norm_topk_prob ? 1U : 0U},
-               accesses_of(op));
+        kernel(cmd, Grid{}, route_params(op), accesses_of(op));
       },
-      [](const MoeRoute& op) {
-        if (op.topk_ids.dim(1) > op.logits.dim(1)) return Availability::no("no more picks than experts");
-        if (op.logits.dim(0) * op.topk_ids.dim(1) > kRouteFewPairs) {
-          return Availability::no("at most " + std::to_string(kRouteFewPairs) + " picks");
-        }
-        if (op.logits.dim(0) > kRouteFewRows) return Availability::no("at most " + std::to_string(kRouteFewRows) + " rows");
-        return gpu::dim_at_most(op.logits, 1, kRouteFewExperts, "router outputs");
-      });
+      routes);
 }
 
 MoeTileParams tile_params(const LinearWeight& w, const Tensor& x, const Tensor& expert_offsets, const Tensor& expert_pairs) {
@@ -99,6 +107,20 @@ Grid tile_grid(const MoeTileParams& params, uint32_t rows) {
           .group_memory = rows * params.x_row_bytes};
 }
 
+MoeTileParams up_params(const MoeExpertsUp& op) {
+  MoeTileParams params = tile_params(op.gate_up, op.x, op.expert_offsets, op.expert_pairs);
+  params.out = op.out.address();
+  params.pairs_per_row = extent(op.out, 1);
+  params.out_features = extent(op.out, 2);
+  params.slice_bits = slice_bits_of(op.gate_up);
+  params.out_is_bf16 = gpu::is_bf16(op.out);
+  return params;
+}
+
+Availability accepts_up(ExpertFormats formats, const MoeExpertsUp& op) {
+  return accepts(formats, op.gate_up, op.x, op.gate_up.out_features() / 2, 8);
+}
+
 void add_moe_experts_up(OpTable& table, const KernelModule& module, ExpertFormats formats) {
   const FormatKernels<MoeTileParams> few(module, "moe_up_", "_x8");
   const FormatKernels<MoeTileParams> many(module, "moe_up_", "_x16");
@@ -106,17 +128,12 @@ void add_moe_experts_up(OpTable& table, const KernelModule& module, ExpertFormat
       "tensor cores",
       [few, many](CommandList& cmd, const MoeExpertsUp& op) {
         const uint32_t num_rows = extent(op.x, 0);
-        MoeTileParams params = tile_params(op.gate_up, op.x, op.expert_offsets, op.expert_pairs);
-        params.out = op.out.address();
-        params.pairs_per_row = extent(op.out, 1);
-        params.out_features = extent(op.out, 2);
-        params.slice_bits = slice_bits_of(op.gate_up);
-        params.out_is_bf16 = gpu::is_bf16(op.out);
+        const MoeTileParams params = up_params(op);
         const bool eight = num_rows <= 8 || 16 * params.x_row_bytes > kMostRowBytes;
         const auto& kernel = (eight ? few : many).get(op.gate_up.format);
         kernel(cmd, tile_grid(params, std::min(num_rows, eight ? 8U : 16U)), params, accesses_of(op));
       },
-      [formats](const MoeExpertsUp& op) { return accepts(formats, op.gate_up, op.x, op.gate_up.out_features() / 2, 8); });
+      [formats](const MoeExpertsUp& op) { return accepts_up(formats, op); });
 }
 
 class DownKernels {
@@ -182,15 +199,61 @@ class DownKernels {
   Kernel<gpu::MoeJoinParams> join_;
 };
 
+Availability accepts_down(ExpertFormats formats, const MoeExpertsDown& op) {
+  const Availability shared = gpu::has_whole_shared(op);
+  return shared ? accepts(formats, op.down, gpu::pairs_of(op), op.down.out_features(), 16) : shared;
+}
+
 void add_moe_experts_down(OpTable& table, const KernelModule& module, ExpertFormats formats) {
   table.add<MoeExpertsDown>(
       "tensor cores", [kernels = DownKernels(module)](CommandList& cmd, const MoeExpertsDown& op) { kernels.launch(cmd, op); },
-      [formats](const MoeExpertsDown& op) {
-        const Availability shared = gpu::has_whole_shared(op);
-        return shared ? accepts(formats, op.down, gpu::pairs_of(op), op.down.out_features(), 16) : shared;
-      },
-      gpu::products_bytes);
+      [formats](const MoeExpertsDown& op) { return accepts_down(formats, op); }, gpu::products_bytes);
 }
+
+/// MoeBlock for few rows in four launches: everything small that reads x, the first projection of the experts, whose work groups
+/// route the rows themselves, the output of the shared expert, and the second projection.
+class FewRowsBlock {
+ public:
+  explicit FewRowsBlock(const KernelModule& module) : small_(module), up_(module, "moe_up_routed_"), down_(module) {}
+
+  void launch(CommandList& cmd, const MoeBlock& op) const {
+    const std::vector<Access> accesses = accesses_of(op);
+    SmallLaunch scores(op.x);
+    scores.add(op.router, op.logits);
+    scores.add(op.shared_expert_gate, op.shared_score);
+    scores.add_pair(op.shared_gate, op.shared_up, op.shared_act);
+    scores.release_early();
+    small_.launch(cmd, scores, accesses);
+    const MoeRoutedParams routed{.tile = up_params(op.experts_up()), .route = route_params(op.route())};
+    up_.get(op.gate_up.format)(cmd, tile_grid(routed.tile, extent(op.x, 0)), routed, accesses);
+    SmallLaunch shared(op.shared_act);
+    shared.add(op.shared_down, op.shared);
+    small_.launch(cmd, shared, accesses);
+    down_.launch(cmd, op.experts_down());
+  }
+
+  static Availability accepts(const MoeBlock& op) {
+    if (op.precision != LinearPrecision::kExact) return Availability::no("for exact passes");
+    if (op.router.format != op.shared_gate.format || op.router.format != op.shared_expert_gate.format) {
+      return Availability::no("router and shared expert of one format");
+    }
+    if (const Availability same = gpu::gate_and_up_agree(op.shared_product()); !same) return same;
+    for (const LinearWeight* w : {&op.router, &op.shared_expert_gate, &op.shared_gate, &op.shared_up}) {
+      if (const Availability one = small_accepts(*w, op.x); !one) return one;
+    }
+    if (const Availability shared = small_accepts(op.shared_down, op.shared_act); !shared) return shared;
+    if (const Availability few = routes(op.route()); !few) return few;
+    if (const Availability experts = gpu::dim_at_most(op.logits, 1, kRouteTileExperts, "router outputs"); !experts)
+      return experts;
+    const Availability up = accepts_up(ExpertFormats::kBF16AndNvfp4, op.experts_up());
+    return up ? accepts_down(ExpertFormats::kBF16AndNvfp4, op.experts_down()) : up;
+  }
+
+ private:
+  SmallKernels small_;
+  FormatKernels<MoeRoutedParams> up_;
+  DownKernels down_;
+};
 
 }  // namespace
 
@@ -199,6 +262,12 @@ void add_moe_route_ops(OpTable& table, const KernelModule& module) { add_moe_rou
 void add_moe_expert_ops(OpTable& table, const KernelModule& module, ExpertFormats formats) {
   add_moe_experts_up(table, module, formats);
   add_moe_experts_down(table, module, formats);
+}
+
+void add_moe_block_ops(OpTable& table, const KernelModule& module) {
+  table.add<MoeBlock>(
+      "few rows", [block = FewRowsBlock(module)](CommandList& cmd, const MoeBlock& op) { block.launch(cmd, op); },
+      FewRowsBlock::accepts, [](const MoeBlock& op) { return gpu::products_bytes(op.experts_down()); });
 }
 
 }  // namespace foretoken::cuda

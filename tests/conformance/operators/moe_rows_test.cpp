@@ -34,8 +34,11 @@ class Device {
       scratch = allocate_workspace(backend_, ops::workspace_bytes(backend_.ops(), op), op.workspace);
     }
     stream_->run([&](CommandList& cmd) { ops::dispatch(cmd, op); });
-    ByteImage image(out.bytes());
-    stream_->download(out.view(), image);
+    return read(out);
+  }
+  ByteImage read(const Tensor& tensor) {
+    ByteImage image(tensor.bytes());
+    stream_->download(tensor.view(), image);
     return image;
   }
 
@@ -129,9 +132,60 @@ void expect_mixture_row_bits(GpuBackend& backend, DType activations, const Weigh
   }
 }
 
+/// A mixture with its router and shared expert, over rows [first, first + count) of the same x.
+MoeBlock make_block(OperandMaker& maker, DType activations, const WeightKind& kind, int64_t first, int64_t count) {
+  constexpr int64_t kShared = 96;
+  MoeBlock op;
+  op.x = maker.input(activations, {kRows, kHidden}, fill::normal(1.0)).rows(first, count);
+  op.router = case_parts::weight_of(maker, {}, {kExperts, kHidden}, 0.05);
+  op.shared_expert_gate = case_parts::weight_of(maker, {}, {1, kHidden}, 0.05);
+  op.shared_gate = case_parts::weight_of(maker, kind, {kShared, kHidden}, 0.05);
+  op.shared_up = case_parts::weight_of(maker, kind, {kShared, kHidden}, 0.05);
+  op.shared_down = case_parts::weight_of(maker, kind, {kHidden, kShared}, 0.05);
+  op.gate_up = case_parts::weight_of(maker, kind, {kExperts, 2 * kIntermediate, kHidden}, 0.05);
+  op.down = case_parts::weight_of(maker, kind, {kExperts, kHidden, kIntermediate}, 0.05);
+  op.logits = maker.output(DType::kF32, {count, kExperts});
+  op.shared_score = maker.output(DType::kF32, {count, 1});
+  op.shared_act = maker.output(activations, {count, kShared});
+  op.shared = maker.output(DType::kF32, {count, kHidden});
+  op.topk_ids = maker.output(DType::kI32, {count, kSlots});
+  op.topk_weights = maker.output(DType::kF32, {count, kSlots});
+  op.expert_offsets = maker.output(DType::kI32, {kExperts + 1});
+  op.expert_pairs = maker.output(DType::kI32, {count * kSlots});
+  op.act = maker.output(activations, {count, kSlots, kIntermediate});
+  op.out = maker.output(DType::kF32, {count, kHidden});
+  return op;
+}
+
+/// What a block writes of each row, in one order.
+std::vector<ByteImage> run_block(GpuBackend& backend, DType activations, const WeightKind& kind, int64_t first, int64_t count) {
+  Device device(backend);
+  const MoeBlock block = device.make([&](OperandMaker& maker) { return make_block(maker, activations, kind, first, count); });
+  std::vector<ByteImage> results{device.run(block, block.out)};
+  for (const Tensor& tensor :
+       {block.logits, block.shared_score, block.shared_act, block.shared, block.topk_ids, block.topk_weights, block.act}) {
+    results.push_back(device.read(tensor));
+  }
+  return results;
+}
+
+void expect_block_row_bits(GpuBackend& backend, DType activations, const WeightKind& kind) {
+  SCOPED_TRACE("block of " + case_parts::name_of(kind));
+  const std::vector<ByteImage> all = run_block(backend, activations, kind, 0, kRows);
+  for (const auto& [first, count] : kParts) {
+    const std::vector<ByteImage> part = run_block(backend, activations, kind, first, count);
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(part[i], rows_of(all[i], kRows, first, count)) << "result " << i << " of " << count << " rows from row " << first;
+    }
+  }
+}
+
 void expect_row_bits(GpuBackend& backend, DType activations) {
   SCOPED_TRACE(std::string(to_string(activations)) + " activations");
-  for (const WeightKind& kind : kWeights) expect_mixture_row_bits(backend, activations, kind);
+  for (const WeightKind& kind : kWeights) {
+    expect_mixture_row_bits(backend, activations, kind);
+    expect_block_row_bits(backend, activations, kind);
+  }
 }
 
 TEST(MoeRows, GiveTheSameBitsInAnyCompanyOnTheCpu) {
