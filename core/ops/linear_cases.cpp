@@ -125,6 +125,7 @@ constexpr LinearShape kShapes[] = {
     bf16_rows(5, 5120, 40, kNvfp4, true),
     bf16_rows(9, 2560, 98, kNvfp4G2),
     bf16_rows(2, 17408, 33, kNvfp4),
+    bf16_rows(2, 9216, 3300, kNvfp4),  // long rows and many of them: work groups that share a row take turns
     bf16_rows(4, 528, 65, kNvfp4),
     {300, 640, 264, kBF16Weight, DType::kF32, false, LinearPrecision::kBF16},
     {130, 320, 333, kBF16Weight, DType::kF32, true, LinearPrecision::kBF16},
