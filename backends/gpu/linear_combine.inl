@@ -8,7 +8,7 @@ namespace foretoken::gpu {
 namespace {
 
 /// Puts together what the threads of work group t have seen of row t, and stores its results.
-FORETOKEN_DEVICE void finish_row(RowBest row, uint64_t token_ids, uint64_t logprobs) {
+FORETOKEN_DEVICE void finish_row(RowBest row, uint64_t token_map, uint64_t token_ids, uint64_t logprobs) {
   __shared__ RowBest warps[kCombineThreads / kLanes];
   row.best = lane_best(row.best);
   for (int mask = kLanes / 2; mask > 0; mask /= 2) row.add(lane_xor(row.maximum, mask), lane_xor(row.sum, mask));
@@ -19,7 +19,8 @@ FORETOKEN_DEVICE void finish_row(RowBest row, uint64_t token_ids, uint64_t logpr
     row.best = better(row.best, warps[w].best);
     row.add(warps[w].maximum, warps[w].sum);
   }
-  pointer<int32_t>(token_ids)[blockIdx.x] = row.best.index < 0 ? 0 : row.best.index;
+  const int32_t index = row.best.index < 0 ? 0 : row.best.index;
+  pointer<int32_t>(token_ids)[blockIdx.x] = token_map == 0 ? index : pointer<const int32_t>(token_map)[index];
   if (logprobs != 0) pointer<float>(logprobs)[blockIdx.x] = row.best.value - (row.maximum + logf(row.sum));
 }
 
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(kCombineThreads) linear_argmax_combine(const L
     row.best = better(row.best, Candidate{maximum, pointer<const int32_t>(p.part_id)[first + i]});
     if (p.logprobs != 0) row.add(maximum, pointer<const float>(p.part_sum)[first + i]);
   }
-  finish_row(row, p.token_ids, p.logprobs);
+  finish_row(row, p.token_map, p.token_ids, p.logprobs);
 }
 
 /// Work group t: the logits of row t, in a fixed order.
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kCombineThreads) linear_argmax_logits(const Li
     row.best = better(row.best, candidate_of(logit, static_cast<int32_t>(i)));
     if (p.logprobs != 0) row.add(logit, 1.0F);
   }
-  finish_row(row, p.token_ids, p.logprobs);
+  finish_row(row, p.token_map, p.token_ids, p.logprobs);
 }
 
 }  // namespace

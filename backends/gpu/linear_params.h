@@ -65,6 +65,7 @@ struct LinearArgmaxCombineParams {
   uint64_t part_max;
   uint64_t part_id;
   uint64_t part_sum;
+  uint64_t token_map;  // [out_features] I32, or 0
   uint64_t token_ids;  // [T] I32
   uint64_t logprobs;   // [T] F32, or 0
   uint32_t num_parts;
@@ -73,6 +74,7 @@ struct LinearArgmaxCombineParams {
 
 struct LinearArgmaxLogitsParams {
   uint64_t logits;     // [T, num_logits] F32
+  uint64_t token_map;  // [num_logits] I32, or 0
   uint64_t token_ids;  // [T] I32
   uint64_t logprobs;   // [T] F32, or 0
   uint32_t num_logits;

@@ -70,6 +70,8 @@ const OpSchema& LinearArgmax::schema() {
                                      .optional()
                                      .in("weight_global_scale", {"..."}, kF32Only)
                                      .optional()
+                                     .in("token_map", {"N"}, kI32Only)
+                                     .optional()
                                      .out("token_ids", {"T"}, kI32Only)
                                      .out("logprobs", {"T"}, kF32Only)
                                      .optional()

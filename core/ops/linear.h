@@ -51,17 +51,18 @@ struct LinearSiluMul {
 };
 
 /// The LM head fused with argmax: no logits are written. Each logit has the bits that Linear (kExact) would give it.
-/// token_ids[t] = argmax_n (ties: the lowest n; NaN never wins, a row of NaN gives 0);
-/// logprobs[t] = logit of that id - log sum exp of the row.
+/// n_t = argmax_n (ties: the lowest n; NaN never wins, a row of NaN gives 0); token_ids[t] = token_map[n_t], or n_t without a
+/// map; logprobs[t] = logit n_t - log sum exp of the row.
 struct LinearArgmax {
-  Tensor x;          // [T, K]
-  LinearWeight w;    // [N, K]
-  Tensor token_ids;  // [T] I32
-  Tensor logprobs;   // [T] F32, may be absent
+  Tensor x;            // [T, K]
+  LinearWeight w;      // [N, K]
+  Tensor token_map{};  // [N] I32, the token of each row of w; may be absent
+  Tensor token_ids;    // [T] I32
+  Tensor logprobs;     // [T] F32, may be absent
   Tensor workspace;
 
-  [[nodiscard]] std::array<const Tensor*, 7> operands() const {
-    return {&x, &w.weight, &w.scale, &w.global_scale, &token_ids, &logprobs, &workspace};
+  [[nodiscard]] std::array<const Tensor*, 8> operands() const {
+    return {&x, &w.weight, &w.scale, &w.global_scale, &token_map, &token_ids, &logprobs, &workspace};
   }
   void validate() const;
   static const OpSchema& schema();

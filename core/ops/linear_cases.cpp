@@ -251,6 +251,20 @@ Fill repeated_rows(int64_t in_features, int64_t period) {
   };
 }
 
+/// Ties of rows that are tokens far apart, in falling order, in falling order. Logits are exact here: no other id is as good.
+OpCase<LinearArgmax> mapped_case(const std::string& name, const LinearShape& shape) {
+  OpCase<LinearArgmax> mapped =
+      argmax_case(name, shape, fill::integers(-3, 3), repeated_rows(shape.in_features, 50), /*logprobs=*/true);
+  mapped.make = [make = mapped.make](OperandMaker& maker) {
+    LinearArgmax op = make(maker);
+    op.token_map = maker.input(DType::kI32, {op.w.out_features()}, [](std::mt19937_64& /*generator*/, std::span<double> values) {
+      for (size_t n = 0; n < values.size(); ++n) values[n] = 3.0 * static_cast<double>(values.size() - n) + 7.0;
+    });
+    return op;
+  };
+  return mapped;
+}
+
 }  // namespace
 
 std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
@@ -301,6 +315,8 @@ std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
       list.push_back(argmax_case(name_of(shape) + "_logprobs", shape, fill::normal(1.0), weight, true));
     }
   }
+  list.push_back(mapped_case("mapped", {8, 192, 1000}));
+  list.push_back(mapped_case("mapped_act-bf16", bf16_rows(8, 256, 9000)));
   list.push_back(argmax_case("ties", {8, 192, 1000}, fill::integers(-3, 3), repeated_rows(192, 50), false));
   list.push_back(argmax_case("ties_of_neighbours", {4, 64, 37}, fill::integers(-3, 3), repeated_rows(64, 2), false));
   list.push_back(argmax_case("all_equal", {3, 64, 333}, fill::constant(0.0), fill::normal(1.0), true));

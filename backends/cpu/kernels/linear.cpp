@@ -163,7 +163,8 @@ void linear_argmax_combine(const LinearArgmaxCombineParams& p, uint32_t begin, u
     for (size_t t = 0; t < p.num_tiles; ++t) {
       if (tile_id[t] >= 0) best.offer(tile_max[t], tile_id[t]);
     }
-    pointer<int32_t>(p.token_ids)[row] = best.id < 0 ? 0 : best.id;
+    const int32_t row_id = best.id < 0 ? 0 : best.id;
+    pointer<int32_t>(p.token_ids)[row] = p.token_map == 0 ? row_id : pointer<const int32_t>(p.token_map)[row_id];
     if (p.logprobs != 0) {
       const float* tile_sum = pointer<const float>(p.tile_sum) + row * p.num_tiles;
       pointer<float>(p.logprobs)[row] = best.value - log_sum_exp(tile_max, tile_sum, p.num_tiles, best.value);

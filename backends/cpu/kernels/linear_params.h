@@ -97,11 +97,12 @@ struct LinearArgmaxCombineParams {
   uint64_t tile_max;
   uint64_t tile_id;
   uint64_t tile_sum;   // 0 together with logprobs
+  uint64_t token_map;  // [out_features] I32 or 0
   uint64_t token_ids;  // [num_rows] I32
   uint64_t logprobs;   // [num_rows] F32 or 0
   uint32_t num_tiles;
   uint32_t reserved;
 };
-static_assert(sizeof(LinearArgmaxCombineParams) == 48);
+static_assert(sizeof(LinearArgmaxCombineParams) == 56);
 
 }  // namespace foretoken::cpu

@@ -155,6 +155,7 @@ void launch_argmax(CommandList& cmd, const LinearArgmax& op, const Kernel<Linear
   const LinearArgmaxCombineParams combine_params{.tile_max = params.tile_max,
                                                  .tile_id = params.tile_id,
                                                  .tile_sum = tile_sum,
+                                                 .token_map = op.token_map.address(),
                                                  .token_ids = op.token_ids.address(),
                                                  .logprobs = op.logprobs.address(),
                                                  .num_tiles = tiles,

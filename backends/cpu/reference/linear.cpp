@@ -58,6 +58,7 @@ void reference(const LinearSiluMul& op) {
 std::vector<double> reference_logits(const LinearArgmax& op, int64_t t) { return product(op.x.rows(t, 1), op.w)[0]; }
 
 void reference(const LinearArgmax& op) {
+  const HostTensor token_map(op.token_map);
   const HostTensor token_ids(op.token_ids);
   const HostTensor logprobs(op.logprobs);
   const Matrix all_logits = product(op.x, op.w);
@@ -71,7 +72,7 @@ void reference(const LinearArgmax& op) {
         best_id = static_cast<int64_t>(n);
       }
     }
-    token_ids.set(static_cast<double>(best_id), t);
+    token_ids.set(token_map ? token_map(best_id) : static_cast<double>(best_id), t);
     if (!logprobs) continue;
     double sum = 0.0;
     for (const double logit : logits) sum += std::exp(logit - best);

@@ -42,6 +42,7 @@ void launch_search(CommandList& cmd, const LinearArgmax& op, const StreamKernels
   const gpu::LinearArgmaxCombineParams combine_params{.part_max = params.part_max,
                                                       .part_id = params.part_id,
                                                       .part_sum = params.part_sum,
+                                                      .token_map = op.token_map.address(),
                                                       .token_ids = op.token_ids.address(),
                                                       .logprobs = op.logprobs.address(),
                                                       .num_parts = params.num_parts,
@@ -60,6 +61,7 @@ void launch_through_logits(CommandList& cmd, const LinearArgmax& op, const Kerne
   const Tensor logits(memory, DType::kF32, {op.x.dim(0), op.w.out_features()});
   ops::dispatch(cmd, Linear{.x = op.x, .w = op.w, .out = logits, .workspace = {}});
   const gpu::LinearArgmaxLogitsParams params{.logits = logits.address(),
+                                             .token_map = op.token_map.address(),
                                              .token_ids = op.token_ids.address(),
                                              .logprobs = op.logprobs.address(),
                                              .num_logits = static_cast<uint32_t>(op.w.out_features()),

@@ -109,6 +109,7 @@ void launch_argmax(CommandList& cmd, const LinearArgmax& op, const LinearKernels
   const LinearArgmaxCombineParams combine_params{.part_max = params.part_max,
                                                  .part_id = params.part_id,
                                                  .part_sum = params.part_sum,
+                                                 .token_map = op.token_map.address(),
                                                  .token_ids = op.token_ids.address(),
                                                  .logprobs = op.logprobs.address(),
                                                  .num_parts = parts.num_parts,
