@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "backends/stream.h"
+#include "cache/block_table.h"
 #include "cache/paged_kv_cache.h"
 #include "core/ops/linear.h"
 #include "core/tensor.h"
@@ -43,6 +44,9 @@ struct DraftPart {
 struct DrafterKv {
   BlockTable blocks;
   int64_t num_rows = 0;
+  int64_t num_keys = -1;  // first_missing_key of the sequence; -1: num_rows, since no key was left out
+
+  [[nodiscard]] int64_t first_missing_key() const { return num_keys < 0 ? num_rows : num_keys; }
 };
 
 /// Calls work on the stream that they are given and wait for nothing unless said. Not thread-safe.
@@ -87,9 +91,10 @@ class DraftProposer {
   /// every part. Absent unless measured, and where the device cannot.
   [[nodiscard]] virtual Tensor log_probabilities() const = 0;
 
-  /// After the target accepted `num_accepted` of the last propose's drafts: drops the rows that no committed token backs.
-  /// Throws InvalidArgument when that many were not drafted.
-  virtual void after_verify(int64_t num_accepted, ProposerState& state) = 0;
+  /// After the target accepted `num_accepted` of the last propose's drafts: drops the rows that no committed token backs, and
+  /// those that will be built anew. The step left num_accepted + 1 new rows; returns how many of them, the first ones, are not
+  /// wanted: first_missing_key is the key of the next. Throws InvalidArgument when that many were not drafted.
+  virtual int64_t after_verify(int64_t num_accepted, ProposerState& state) = 0;
 
   /// Rows held, drafted ones included until after_verify.
   [[nodiscard]] virtual int64_t num_rows(const ProposerState& state) const = 0;
@@ -100,15 +105,18 @@ class DraftProposer {
   /// Pair key of the row that append_rows or propose takes next.
   [[nodiscard]] virtual int64_t first_missing_key(const ProposerState& state) const = 0;
 
-  /// The cache that the rows live in.
+  /// The cache that the rows lie in.
   [[nodiscard]] virtual PagedKvCache& kv_cache() = 0;
-  /// The state's blocks of it, in order of pair keys.
+  [[nodiscard]] virtual const PagedKvCache& kv_cache() const = 0;
+  /// Blocks of the rows with the keys 0 .. first_missing_key - 1, where the row with key k sits in slot k and was built from the
+  /// target's hidden state; none once a row was left out or kept otherwise.
   [[nodiscard]] virtual std::span<const int32_t> kv_blocks(const ProposerState& state) const = 0;
+
   /// Moves the rows out of a state, which is empty afterwards.
   [[nodiscard]] virtual DrafterKv take_kv(ProposerState& state) = 0;
-  /// Moves the first `num_rows` rows of `kv` into an empty state. Throws InvalidState when it is not empty; `kv` is then
-  /// untouched.
-  virtual void install_kv(DrafterKv& kv, int64_t num_rows, ProposerState& state) = 0;
+  /// Moves the rows of `kv` with keys below `num_keys` into an empty state, whose first_missing_key is num_keys then. Throws
+  /// InvalidState when it is not empty; `kv` is then untouched.
+  virtual void install_kv(DrafterKv& kv, int64_t num_keys, ProposerState& state) = 0;
 };
 
 }  // namespace foretoken

@@ -204,6 +204,7 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .max_append_rows = options_.prefill_chunk,
                                    .cache_dtype = draft_kv_dtype(),
                                    .activation_dtype = activation_dtype_,
+                                   .rows = options_.draft_rows,
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,

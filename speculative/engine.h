@@ -32,6 +32,7 @@ struct EngineOptions {
   std::optional<DepthPolicySpec> depth_policy{};     // nothing: every request's own depth
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
   HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
+  RowPolicy draft_rows = RowPolicy::kExact;          // which cache rows of a chain stay after a verify
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
   DraftPrecision draft_precision{};                  // formats of the head's weights
   bool keep_logits = false;                          // see TargetRunnerOptions

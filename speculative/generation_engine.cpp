@@ -356,14 +356,16 @@ std::vector<SequenceOutcome> GenerationEngine::apply(const Round& round, std::sp
     GenerationRequest& request = *member.request;
     const int64_t accepted = results[i].num_accepted;
     auto committed = std::span(results[i].target_token_ids).first(static_cast<size_t>(accepted + 1));
-    if (member.depth > 0) parts_.proposer->after_verify(accepted, *request.drafter);
+    const int64_t left_out = member.depth > 0 ? parts_.proposer->after_verify(accepted, *request.drafter) : 0;
     if (request.shadow) self_check(member, committed);
     if (request.is_sampled()) parts_.runner->sampler()->commit(request.sequence->state_slot(), committed);
     const std::span<const int32_t> whole = committed;
     if (fault::active(Fault::kBonusTokenDropped) && committed.size() > 1) committed = committed.first(committed.size() - 1);
     const int64_t emitted = request.is_finished() ? 0 : emit(request, committed);  // a callback may have cancelled it
-    if (request.drafter)
-      rows_->add(request, request.is_finished() ? whole.first(static_cast<size_t>(emitted)) : whole, member.first_row);
+    if (request.drafter) {
+      const auto rows = request.is_finished() ? whole.first(static_cast<size_t>(emitted)) : whole;
+      rows_->add(request, rows.subspan(std::min(static_cast<size_t>(left_out), rows.size())), member.first_row + left_out);
+    }
     // A text that ends inside a block ends there in the caches too.
     if (request.is_finished() && emitted > 0 && member.depth > 0) TargetRunner::keep_rows(*request.sequence, results[i], emitted);
     ++request.round_idx;

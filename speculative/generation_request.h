@@ -31,6 +31,7 @@ struct SavedRequest {
   HostCopy bytes;
   int64_t num_tokens = 0;                    // in the target's caches
   int64_t num_draft_rows = 0;                // in the drafter's
+  int64_t num_draft_keys = 0;                // see DrafterKv
   std::vector<int32_t> pending_token_ids{};  // of the pending row, if there is one
 };
 

@@ -53,10 +53,20 @@ struct MtpProposer::State final : ProposerState {
 
   const MtpProposer* owner;
   BlockTable blocks;
-  int64_t num_exact = 0;    // rows built from target hidden states
-  int64_t num_drafted = 0;  // by the last propose; the rows of its chained passes follow the exact ones
+  int64_t num_kept = 0;        // rows but those of the last propose's chained passes, which follow them
+  int64_t next_key = 0;        // of the row that is taken in next
+  int64_t last_key = -1;       // of the newest row
+  int64_t num_drafted = 0;     // by the last propose
+  bool has_exact_rows = true;  // key k in slot k, from the target's hidden state, for all keys before next_key
 
-  [[nodiscard]] int64_t num_rows() const { return num_exact + std::max<int64_t>(num_drafted - 1, 0); }
+  [[nodiscard]] int64_t num_rows() const { return num_kept + std::max<int64_t>(num_drafted - 1, 0); }
+  /// `num_rows` more were taken in, at `first_position`, the first with key `first_key`, and drafts made after them.
+  void take_in(int64_t first_position, int64_t first_key, int64_t num_new_rows, int64_t num_drafts) {
+    num_kept = first_position + num_new_rows;
+    next_key = first_key + num_new_rows;
+    num_drafted = num_drafts;
+    last_key = next_key - 1 + std::max<int64_t>(num_drafts - 1, 0);
+  }
 };
 
 MtpProposer::MtpProposer(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
@@ -132,13 +142,13 @@ void MtpProposer::append_rows(Stream& stream, std::span<const int32_t> next_toke
   if (rows > options_.max_append_rows || hidden.dim(0) != rows) {
     fail("rows to append", "at most " + std::to_string(options_.max_append_rows) + " with as many hidden states", rows);
   }
-  reserve(own, own.num_exact + rows);
+  reserve(own, own.num_kept + rows);
   std::ranges::copy(next_token_ids, append_metadata_.i32(append_token_ids_).begin());
   const auto positions = append_metadata_.i32(append_positions_);
   const auto slots = append_metadata_.i64(append_slot_mapping_);
   for (int64_t row = 0; row < rows; ++row) {
-    positions[static_cast<size_t>(row)] = static_cast<int32_t>(own.num_exact + row + 1);
-    slots[static_cast<size_t>(row)] = own.blocks.slot(own.num_exact + row);
+    positions[static_cast<size_t>(row)] = static_cast<int32_t>(own.next_key + row + 1);
+    slots[static_cast<size_t>(row)] = own.blocks.slot(own.num_kept + row);
   }
   append_metadata_.upload(stream);
 
@@ -153,8 +163,7 @@ void MtpProposer::append_rows(Stream& stream, std::span<const int32_t> next_toke
     pass.cos_sin = head_.rope_angles(cmd, pass.view.positions);
     head_.write_rows(cmd, pass, cache_.layer(0));
   });
-  own.num_exact += rows;
-  own.num_drafted = 0;
+  own.take_in(own.num_kept, own.next_key, rows, 0);
 }
 
 void MtpProposer::check_part(const DraftPart& part, const Tensor& hidden) const {
@@ -173,13 +182,13 @@ void MtpProposer::check_part(const DraftPart& part, const Tensor& hidden) const 
 DraftRows MtpProposer::draft_rows(const DraftPart& part) const {
   State& own = typed(*part.state);
   const auto rows = static_cast<int64_t>(part.next_token_ids.size());
-  const int64_t first = fault::active(Fault::kDrafterRowLost) && rows > 1 ? own.num_exact - 1 : own.num_exact;
-  reserve(own, first + rows + std::max<int64_t>(part.num_drafts - 1, 0));
+  const int64_t lost = fault::active(Fault::kDrafterRowLost) && rows > 1 ? 1 : 0;
+  reserve(own, own.num_kept - lost + rows + std::max<int64_t>(part.num_drafts - 1, 0));
   return {.blocks = &own.blocks,
           .next_token_ids = part.next_token_ids,
           .first_hidden_row = part.first_hidden_row,
-          .first_key = first,
-          .first_position = first,
+          .first_key = own.next_key - lost,
+          .first_position = own.num_kept - lost,
           .num_drafts = part.num_drafts};
 }
 
@@ -204,9 +213,8 @@ Tensor MtpProposer::propose(Stream& stream, std::span<const DraftPart> parts, co
   metadata_.upload(stream, bucket, sequences);
   stream.run(passes);
   for (size_t i = 0; i < parts.size(); ++i) {
-    State& own = typed(*parts[i].state);
-    own.num_exact = sequences[i].first_position + sequences[i].num_rows();
-    own.num_drafted = parts[i].num_drafts;
+    const DraftRows& rows = sequences[i];
+    typed(*parts[i].state).take_in(rows.first_position, rows.first_key, rows.num_rows(), parts[i].num_drafts);
   }
   return block_token_ids_;
 }
@@ -297,40 +305,57 @@ Tensor MtpProposer::log_probabilities() const {
   return logprobs_;
 }
 
-void MtpProposer::after_verify(int64_t num_accepted, ProposerState& state) {
+int64_t MtpProposer::after_verify(int64_t num_accepted, ProposerState& state) {
   State& own = typed(state);
   if (num_accepted < 0 || num_accepted > own.num_drafted) {
     fail("accepted drafts", "0 .. " + std::to_string(own.num_drafted), num_accepted);
   }
+  if (own.num_drafted == 0) return 0;
+  const RowsAfterVerify rows = rows_after_verify(options_.rows, own.num_drafted, num_accepted);
+  const int64_t num_exact = own.num_kept;
+  own.num_kept = own.num_rows() - rows.num_dropped;
+  own.last_key -= rows.num_dropped;
+  own.next_key += rows.num_left_out;
   own.num_drafted = 0;
+  own.has_exact_rows &= own.num_kept == num_exact && rows.num_left_out == 0;
+  return rows.num_left_out;
 }
 
 int64_t MtpProposer::num_rows(const ProposerState& state) const { return typed(state).num_rows(); }
 int64_t MtpProposer::num_drafted(const ProposerState& state) const { return typed(state).num_drafted; }
-int64_t MtpProposer::first_missing_key(const ProposerState& state) const { return typed(state).num_exact; }
+int64_t MtpProposer::first_missing_key(const ProposerState& state) const { return typed(state).next_key; }
 
 std::optional<int64_t> MtpProposer::last_pair_key(const ProposerState& state) const {
-  const int64_t rows = typed(state).num_rows();
-  return rows == 0 ? std::nullopt : std::optional(rows - 1);
+  const State& own = typed(state);
+  return own.num_rows() == 0 ? std::nullopt : std::optional(own.last_key);
 }
 
-std::span<const int32_t> MtpProposer::kv_blocks(const ProposerState& state) const { return typed(state).blocks.blocks(); }
+std::span<const int32_t> MtpProposer::kv_blocks(const ProposerState& state) const {
+  const State& own = typed(state);
+  return own.has_exact_rows ? own.blocks.blocks() : std::span<const int32_t>();
+}
 
 DrafterKv MtpProposer::take_kv(ProposerState& state) {
   State& own = typed(state);
-  DrafterKv kv{.blocks = std::move(own.blocks), .num_rows = own.num_exact};
+  DrafterKv kv{.blocks = std::move(own.blocks), .num_rows = own.num_kept, .num_keys = own.next_key};
   own.blocks = cache_.create_table();
-  own.num_exact = own.num_drafted = 0;
+  own.take_in(0, 0, 0, 0);
+  own.has_exact_rows = true;
   return kv;
 }
 
-void MtpProposer::install_kv(DrafterKv& kv, int64_t num_rows, ProposerState& state) {
+/// Keys ascend from row to row, so as many rows go as keys do: all that stay have keys below num_keys.
+void MtpProposer::install_kv(DrafterKv& kv, int64_t num_keys, ProposerState& state) {
   State& own = typed(state);
   if (own.num_rows() != 0) throw Error(ErrorCode::kInvalidState, "drafter rows can be installed in an empty state only");
-  if (num_rows < 0 || num_rows > kv.num_rows) fail("rows to install", "0 .. " + std::to_string(kv.num_rows), num_rows);
+  const int64_t held_keys = kv.first_missing_key();
+  if (num_keys < 0 || num_keys > held_keys) fail("pair keys to install", "0 .. " + std::to_string(held_keys), num_keys);
   own.blocks = std::move(kv.blocks);
-  own.num_exact = num_rows;
+  own.take_in(0, num_keys, 0, 0);
+  own.num_kept = std::max<int64_t>(kv.num_rows - (held_keys - num_keys), 0);
+  own.has_exact_rows = own.num_kept == num_keys;
   kv.num_rows = 0;
+  kv.num_keys = 0;
 }
 
 }  // namespace foretoken

@@ -1,8 +1,8 @@
 // Drafting with an MTP head: its paged cache, one Program per shape of a batch, exact rows by default.
 //
-// Row policy: a row built from a target hidden state is exact and stays; the rows of chained passes are rebuilt. After a verify
-// that accepted a drafts, propose is given the a + 1 missing exact rows and takes them in with its first pass, so the drafter
-// always holds each pair key of the committed text once. Row with pair key k lies in slot k of its block table.
+// Rows lie in its cache in the order in which they came. With the exact policy, a row built from a target hidden state stays and
+// the rows of chained passes are rebuilt: after a verify that accepted a drafts, propose is given the a + 1 missing rows and
+// takes them in with its first pass, so the drafter always holds each pair key of the committed text once, key k in slot k.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "speculative/draft_metadata.h"
 #include "speculative/draft_proposer.h"
 #include "speculative/mtp_head.h"
+#include "speculative/row_policy.h"
 #include "speculative/sampler.h"
 
 namespace foretoken {
@@ -29,6 +30,7 @@ struct MtpProposerOptions {
   DType cache_dtype = DType::kBF16;      // F32, BF16 or E4M3 with the scales of kv_scales
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   int32_t block_size = 16;
+  RowPolicy rows = RowPolicy::kExact;
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;
   bool measure_log_probabilities = false;
@@ -54,24 +56,24 @@ class MtpProposer final : public DraftProposer {
                    ProposerState& state) override;
   [[nodiscard]] Tensor propose(Stream& stream, std::span<const DraftPart> parts, const Tensor& hidden) override;
   [[nodiscard]] Tensor log_probabilities() const override;
-  void after_verify(int64_t num_accepted, ProposerState& state) override;
+  [[nodiscard]] const Tensor& block_token_ids() const override { return block_token_ids_; }
+  int64_t after_verify(int64_t num_accepted, ProposerState& state) override;
   [[nodiscard]] int64_t num_rows(const ProposerState& state) const override;
   [[nodiscard]] int64_t num_drafted(const ProposerState& state) const override;
   [[nodiscard]] std::optional<int64_t> last_pair_key(const ProposerState& state) const override;
   [[nodiscard]] int64_t first_missing_key(const ProposerState& state) const override;
+  [[nodiscard]] PagedKvCache& kv_cache() override { return cache_; }
+  [[nodiscard]] const PagedKvCache& kv_cache() const override { return cache_; }
   [[nodiscard]] std::span<const int32_t> kv_blocks(const ProposerState& state) const override;
   [[nodiscard]] DrafterKv take_kv(ProposerState& state) override;
-  void install_kv(DrafterKv& kv, int64_t num_rows, ProposerState& state) override;
+  void install_kv(DrafterKv& kv, int64_t num_keys, ProposerState& state) override;
 
   [[nodiscard]] const MtpProposerOptions& options() const { return options_; }
   /// Builds the Programs of `num_sequences` sequences with 1 .. num_drafts + 1 rows each that read `hidden`, so the first round
   /// is as fast as the tenth.
   void prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts);
 
-  /// What propose returns, [max_parts rounded up to a power of two, 1 + max_drafts] I32.
-  [[nodiscard]] const Tensor& block_token_ids() const override { return block_token_ids_; }
   [[nodiscard]] const MtpHead& head() const { return head_; }
-  [[nodiscard]] PagedKvCache& kv_cache() override { return cache_; }
 
  private:
   struct State;

@@ -117,8 +117,7 @@ void RequestMemory::start(GenerationRequest& request) {
 void RequestMemory::give_state(GenerationRequest& request, DrafterKv kv) {
   if (!kv.blocks.reserve(budget(request))) throw Error(ErrorCode::kOutOfMemory, "no room for the drafter's rows");
   request.drafter = parts_.proposer->alloc_state(0);
-  const int64_t num_rows = kv.num_rows;
-  parts_.proposer->install_kv(kv, num_rows, *request.drafter);
+  parts_.proposer->install_kv(kv, kv.first_missing_key(), *request.drafter);
 }
 
 std::vector<BufferView> RequestMemory::pieces(const GenerationRequest& request, std::span<const int32_t> draft_blocks) const {
@@ -149,6 +148,7 @@ void RequestMemory::save(GenerationRequest& request) {
       .bytes = HostCopy(*parts_.backend, *parts_.stream, pieces(request, draft_blocks)),
       .num_tokens = request.sequence->num_tokens(),
       .num_draft_rows = kv ? kv->num_rows : 0,
+      .num_draft_keys = kv ? kv->num_keys : 0,
       .pending_token_ids = request.pending.next_token_ids,
   });
   release(request);
@@ -169,7 +169,9 @@ void RequestMemory::restore(GenerationRequest& request) {
   std::optional<DrafterKv> kv;
   std::vector<int32_t> draft_blocks;
   if (drafts) {
-    kv.emplace(DrafterKv{.blocks = parts_.proposer->kv_cache().create_table(), .num_rows = saved.num_draft_rows});
+    kv.emplace(DrafterKv{.blocks = parts_.proposer->kv_cache().create_table(),
+                         .num_rows = saved.num_draft_rows,
+                         .num_keys = saved.num_draft_keys});
     if (!kv->blocks.reserve(saved.num_draft_rows)) throw Error(ErrorCode::kOutOfMemory, "no room for the drafter's rows");
     draft_blocks.assign(kv->blocks.blocks().begin(), kv->blocks.blocks().end());
   }

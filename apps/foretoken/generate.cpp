@@ -114,6 +114,7 @@ int run_generate(const Options& options) {
   engine_options.require_speculation = wanted.speculative_tokens > 0 && (options.has("speculative-tokens") || wanted.compare);
   engine_options.self_check = wanted.self_check;
   engine_options.draft_precision = draft_precision_options(options);
+  engine_options.draft_rows = parse_option(options, "draft-rows", parse_row_policy);
   engine_options.sampling = sampler_options(sampling_params(options, {}));
 
   const Clock::time_point begin = Clock::now();

@@ -24,6 +24,10 @@ constexpr OptionSpec kDraftHidden{"draft-hidden", "KIND", "post",
                                   "hidden state that the head is fed: post or pre the target's final norm"};
 constexpr OptionSpec kDraftChain{"draft-chain", "KIND", "post",
                                  "what chained draft passes are fed: post or pre the head's final norm"};
+constexpr OptionSpec kDraftRows{"draft-rows", "POLICY", "exact",
+                                "cache rows of the head after a verify: exact, refeed-accepted or trim (which keeps rows that a "
+                                "chain made). The text does not "
+                                "depend on it"};
 constexpr OptionSpec kDraftPrecision{
     "draft-precision", "P", "auto",
     "format of the draft head's linear layers: auto, bf16, fp8 or nvfp4 (fp4); auto: as the checkpoint stores them"};
@@ -78,6 +82,7 @@ const CommandSpec kGenerate{
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,
+        kDraftRows,
         kDraftPrecision,
         kDraftFc,
         kDraftExperts,
@@ -190,6 +195,7 @@ const CommandSpec kBenchDecode{
         kPrefillChunk,
         kDraftHidden,
         kDraftChain,
+        kDraftRows,
         kDraftPrecision,
         kDraftFc,
         kDraftExperts,

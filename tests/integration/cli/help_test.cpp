@@ -40,6 +40,7 @@ const std::vector<Command>& commands() {
         "--self-check",
         "--draft-hidden",
         "--draft-chain",
+        "--draft-rows",
         "--draft-precision",
         "--draft-fc",
         "--draft-experts",

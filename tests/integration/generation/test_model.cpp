@@ -53,6 +53,7 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .max_append_rows = options.max_append_rows,
                                                        .cache_dtype = options.draft_cache_dtype.value_or(options.cache_dtype),
                                                        .activation_dtype = options.activation_dtype,
+                                                       .rows = options.rows,
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
                                                        .measure_log_probabilities = options.log_probabilities,

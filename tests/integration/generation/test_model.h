@@ -29,6 +29,7 @@ struct TestModelOptions {
   std::optional<PrefixCacheOptions> prefix_cache{};
   std::optional<SamplerOptions> sampling{};
   const Tokenizer* tokenizer = nullptr;
+  RowPolicy rows = RowPolicy::kExact;
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;
   bool keep_logits = false;
