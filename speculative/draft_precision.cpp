@@ -12,6 +12,7 @@
 #include "core/ops/quantize.h"
 #include "layers/weight_operators.h"
 #include "models/weight_converter.h"
+#include "models/weight_rows.h"
 
 namespace foretoken {
 namespace {
@@ -168,10 +169,20 @@ Buffer column_weights(GpuBackend& backend, Stream& stream, const std::vector<Ten
   return buffer;
 }
 
+/// The first tokens need no map: row n is token n.
+void add_token_map(GpuBackend& backend, Stream& stream, std::span<const int32_t> vocab, DraftHead& head) {
+  if (vocab.back() == std::ssize(vocab) - 1) return;
+  Buffer memory = backend.allocate(vocab.size_bytes());
+  stream.upload(std::as_bytes(vocab), memory.view());
+  stream.synchronize();
+  head.token_map = memory.tensor(DType::kI32, {std::ssize(vocab)});
+  head.buffers.push_back(std::move(memory));
+}
+
 /// Converts what `formats` says; `release` is given each original that is no longer needed.
 template <class Release>
 DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats,
-                  const Release& release) {
+                  std::span<const int32_t> vocab, const Release& release) {
   if (!model.mtp) throw Error(ErrorCode::kInvalidArgument, "there is no draft head to convert: " + model.mtp_absent_reason);
   DraftHead head{.weights = *model.mtp, .lm_head = model.target.lm_head, .buffers = {}};
   const auto replace = [&](LinearWeight& weight, WeightFormat format, int64_t row_groups, const std::vector<Tensor>& norms) {
@@ -190,7 +201,18 @@ DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model,
     const auto format = new_format(linear.role, linear.weight->format, formats);
     if (format) release(replace(*linear.weight, *format, linear.row_groups, linear.norms));
   }
-  if (formats.lm_head && *formats.lm_head != head.lm_head.format) replace(head.lm_head, *formats.lm_head, 1, {head.weights.norm});
+  const WeightFormat lm_head_format = formats.lm_head.value_or(head.lm_head.format);
+  ConvertedWeight rows;
+  if (!vocab.empty() && std::ssize(vocab) < head.lm_head.out_features()) {
+    rows = copy_rows(backend, stream, head.lm_head, vocab);
+    head.lm_head = rows.weight;
+    add_token_map(backend, stream, vocab, head);
+  }
+  if (head.lm_head.format != lm_head_format) {
+    replace(head.lm_head, lm_head_format, 1, {head.weights.norm});
+  } else if (rows.memory) {
+    head.buffers.push_back(std::move(rows.memory));
+  }
   return head;
 }
 
@@ -244,16 +266,18 @@ DraftFormats choose_draft_formats(const GpuBackend& backend, const WeightPlan& p
   return formats;
 }
 
-DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats) {
-  return convert(backend, stream, model, formats, [](const LinearWeight&) {});
+DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats,
+                          std::span<const int32_t> vocab) {
+  return convert(backend, stream, model, formats, vocab, [](const LinearWeight&) {});
 }
 
-DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats) {
+DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats,
+                             std::span<const int32_t> vocab) {
   const auto release = [&model](const LinearWeight& original) {
     const auto released = [&original](const Buffer& buffer) { return points_into(original, buffer); };
     model.weight_bytes -= std::erase_if(model.draft_buffers, released) > 0 ? original.bytes() : 0;
   };
-  DraftHead head = convert(backend, stream, model, formats, release);
+  DraftHead head = convert(backend, stream, model, formats, vocab, release);
   model.mtp = head.weights;
   for (const Buffer& buffer : head.buffers) model.weight_bytes += buffer.bytes();
   return head;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -69,16 +70,19 @@ struct DraftFormats {
 struct DraftHead {
   MtpWeights weights;
   LinearWeight lm_head;
+  Tensor token_map{};  // [rows of lm_head] I32, the token of each row; absent: row n is token n
   std::vector<Buffer> buffers;
 };
 
-/// Makes a head in `formats` beside the model's own, which stays. Weights that are in their format already are shared. `model`
-/// must have a head. Throws what convert_weight throws.
+/// Makes a head in `formats` beside the model's own, which stays. Weights that are in their format already are shared. Its LM head
+/// has the rows of `vocab`, rising token ids; none: of all tokens. `model` must have a head. Throws what convert_weight and
+/// copy_rows throw.
 [[nodiscard]] DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model,
-                                        const DraftFormats& formats);
+                                        const DraftFormats& formats, std::span<const int32_t> vocab = {});
 /// The same in place of the model's own: a weight that lies in `model.draft_buffers` is freed as soon as it is converted, and
 /// `model.mtp` views the new head.
-[[nodiscard]] DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats);
+[[nodiscard]] DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats,
+                                           std::span<const int32_t> vocab = {});
 
 /// The formats that a part of a head is stored in.
 struct StoredFormats {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "models/bundled.h"
 #include "models/checkpoint.h"
+#include "models/draft_vocab.h"
 #include "models/memory_report.h"
 #include "models/synth.h"
 #include "models/weight_map.h"
@@ -77,6 +78,7 @@ void Engine::open_model() {
   } else {
     notes_.emplace_back("this model has no tokenizer: token ids only");
   }
+  if (!options_.draft_vocab.empty()) draft_vocab_ = read_draft_vocab(options_.draft_vocab, config_.vocab_size, files.directory);
 }
 
 void Engine::choose_activation_dtype() {
@@ -113,6 +115,9 @@ void Engine::decide_speculation() {
 void Engine::choose_draft_formats(const WeightPlan& plan) {
   draft_formats_ = foretoken::choose_draft_formats(*backend_, plan, options_.draft_precision);
   if (!draft_formats_.lm_head_reason.empty()) notes_.push_back(draft_formats_.lm_head_reason);
+  if (draft_vocab_.empty()) return;
+  notes_.push_back("drafts are picked from " + std::to_string(draft_vocab_.size()) + " of " +
+                   std::to_string(config_.vocab_size) + " tokens");
 }
 
 TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_tokens) const {
@@ -175,7 +180,7 @@ void Engine::load_parts(const TargetRunnerOptions& target_options, const Progres
   LoadedModel model =
       load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
   DraftHead head;
-  if (model.mtp) head = replace_draft_head(*backend_, *stream_, model, draft_formats_);
+  if (model.mtp) head = replace_draft_head(*backend_, *stream_, model, draft_formats_, draft_vocab_);
   auto loaded = std::make_unique<Loaded>(*backend_, *stream_, std::move(model), target_options);
   loaded->draft_head = std::move(head);
   add_drafter(*loaded);
@@ -206,7 +211,8 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .activation_dtype = activation_dtype_,
                                    .rows = options_.draft_rows,
                                    .hidden = options_.draft_hidden,
-                                   .chain = options_.draft_chain};
+                                   .chain = options_.draft_chain,
+                                   .token_map = loaded.draft_head.token_map};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
                                                   loaded.draft_head.lm_head, options, loaded.round);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct EngineOptions {
   RowPolicy draft_rows = RowPolicy::kExact;          // which cache rows of a chain stay after a verify
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
   DraftPrecision draft_precision{};                  // formats of the head's weights
+  std::string draft_vocab;                           // what drafts can be: see read_draft_vocab; empty: every token
   bool keep_logits = false;                          // see TargetRunnerOptions
   int32_t max_sequences = 1;                         // requests decoded at once, 1 .. kMaxBatch
   bool overcommit = false;                           // see GenerationEngineOptions
@@ -90,6 +92,8 @@ class Engine {
   [[nodiscard]] TargetRunner& runner();
   /// Null when can_speculate() says no.
   [[nodiscard]] MtpProposer* proposer();
+  /// The tokens that drafts can be; empty: all of them.
+  [[nodiscard]] std::span<const int32_t> draft_vocab() const { return draft_vocab_; }
   /// The head that the proposer drafts with; null when can_speculate() says no.
   [[nodiscard]] const DraftHead* draft_head() const;
   [[nodiscard]] GenerationEngine& generator();
@@ -124,6 +128,7 @@ class Engine {
   std::string mtp_absent_reason_;
   bool speculates_ = false;
   DraftFormats draft_formats_;
+  std::vector<int32_t> draft_vocab_;
   std::unique_ptr<Loaded> loaded_;
 };
 

@@ -35,6 +35,9 @@ MtpHead::MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeight
       fused_draft_(fused_lm_head(backend.ops(), lm_head, options.activation_dtype, {1, options.max_drafting_rows})),
       scratch_(backend, dims_, options.max_rows, options.max_seq_len, options.cache_dtype),
       layer_(dims_, weights.layer, scratch_) {
+  if (options.token_map && !fused_draft_) {
+    throw Error(ErrorCode::kUnsupported, "a draft vocabulary of chosen tokens needs a fused LM head: " + fused_draft_.reason());
+  }
   if (!layer_.is_full_attention()) throw Error(ErrorCode::kInternalError, "the layer of an MTP head must be full attention");
   allocate(backend);
 }
@@ -116,9 +119,12 @@ void MtpHead::write_rows(CommandList& cmd, const MtpPass& pass, const PagedKvVie
 
 void MtpHead::pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids, const Tensor& logprobs) const {
   if (fused_draft_) {
-    ops::dispatch(
-        cmd,
-        LinearArgmax{.x = hidden, .w = lm_head_, .token_ids = token_ids, .logprobs = logprobs, .workspace = head_workspace_});
+    ops::dispatch(cmd, LinearArgmax{.x = hidden,
+                                    .w = lm_head_,
+                                    .token_map = options_.token_map,
+                                    .token_ids = token_ids,
+                                    .logprobs = logprobs,
+                                    .workspace = head_workspace_});
     return;
   }
   if (logprobs) {

@@ -19,6 +19,7 @@ struct MtpHeadOptions {
   DType cache_dtype = DType::kBF16;
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   ChainKind chain = ChainKind::kPostNorm;
+  Tensor token_map{};  // [rows of the LM head] I32, the token of each; absent: row n is token n
   bool writes_logits = false;  // room for draft_logits
 };
 
@@ -36,8 +37,8 @@ struct MtpPass {
 class MtpHead {
  public:
   /// `embed_tokens` and `lm_head` are the target's. Where the device has no fused LM head for this weight, drafts come from
-  /// logits: the same ids, without log-probabilities. Throws Unsupported when the backend lacks an operator, before anything is
-  /// allocated; OutOfMemory.
+  /// logits: the same ids, without log-probabilities; a token map needs one. Throws Unsupported when the backend lacks an
+  /// operator, before anything is allocated; OutOfMemory.
   MtpHead(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
           const LinearWeight& lm_head, const MtpHeadOptions& options);
 

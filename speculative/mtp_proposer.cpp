@@ -37,6 +37,7 @@ MtpHeadOptions head_options(const MtpProposerOptions& options, const DraftLimits
           .cache_dtype = options.cache_dtype,
           .activation_dtype = options.activation_dtype,
           .chain = options.chain,
+          .token_map = options.token_map,
           .writes_logits = options.sampler != nullptr};
 }
 

@@ -33,6 +33,7 @@ struct MtpProposerOptions {
   RowPolicy rows = RowPolicy::kExact;
   HiddenKind hidden = HiddenKind::kPostNorm;
   ChainKind chain = ChainKind::kPostNorm;
+  Tensor token_map{};  // see MtpHeadOptions
   bool measure_log_probabilities = false;
   Sampler* sampler = nullptr;  // draws the drafts of the slots that sample theirs; must outlive the proposer. Null: best tokens
 };

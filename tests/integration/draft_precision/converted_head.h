@@ -10,14 +10,18 @@ namespace foretoken::test {
 
 class ConvertedHead {
  public:
-  ConvertedHead(TestModel& model, const DraftFormats& formats, const TestModelOptions& options = {})
-      : head_(make_draft_head(model.backend(), model.stream(), model.loaded(), formats)),
+  /// `vocab`: rising ids of the tokens that drafts can be; none: all.
+  ConvertedHead(TestModel& model, const DraftFormats& formats, const TestModelOptions& options = {},
+                std::span<const int32_t> vocab = {})
+      : head_(make_draft_head(model.backend(), model.stream(), model.loaded(), formats, vocab)),
         proposer_(model.backend(), model.config(), head_.weights, model.loaded().target.embed_tokens, head_.lm_head,
                   {.max_seq_len = options.max_seq_len,
                    .max_drafts = options.max_drafts,
                    .max_append_rows = options.max_append_rows,
                    .cache_dtype = options.cache_dtype,
-                   .activation_dtype = options.activation_dtype},
+                   .activation_dtype = options.activation_dtype,
+                   .token_map = head_.token_map,
+                   .measure_log_probabilities = options.log_probabilities},
                   round_) {
     round_.allocate(model.backend());
   }

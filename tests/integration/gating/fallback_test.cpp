@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "gated_cpu.h"
+#include "speculative/draft_precision.h"
 #include "tests/support/golden.h"
 
 namespace foretoken::test {
@@ -35,6 +36,19 @@ class FallbackTest : public ::testing::TestWithParam<std::string> {
 
   Golden golden_{GetParam() + ".golden.safetensors"};
 };
+
+TEST_P(FallbackTest, ATokenMapNeedsAFusedLmHead) {
+  const auto backend = gated_cpu(without_fused_argmax(WeightFormat::kBF16));
+  TestModel model(*backend, GetParam());
+  const LoadedModel& loaded = model.loaded();
+  const auto head_of = [&](std::span<const int32_t> vocab) {
+    const DraftHead head = make_draft_head(*backend, model.stream(), loaded, {}, vocab);
+    const MtpHead made(*backend, loaded.config, head.weights, loaded.target.embed_tokens, head.lm_head,
+                       {.max_seq_len = 64, .token_map = head.token_map});
+  };
+  EXPECT_NO_THROW(head_of(std::vector<int32_t>{0, 1, 2})) << "the first tokens need no map";
+  EXPECT_THAT(refusal_of([&] { head_of(std::vector<int32_t>{0, 2}); }), HasSubstr("no kernel for bf16 weights"));
+}
 
 TEST_P(FallbackTest, WithoutAFusedLmHeadPicksComeFromLogits) {
   const auto backend = gated_cpu(without_fused_argmax(WeightFormat::kBF16));
