@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/linear_group_parts.h"
+#include "backends/moe_block_parts.h"
 #include "backends/row_by_row.h"
 #include "core/ops/all_ops.h"
 
@@ -51,6 +52,7 @@ Availability passes(const Gate& gate, const Op& op) {
 
 template <class Op>
 void add_gated(OpTable& table, const OpTable& inner, const Gate& gate) {
+  if (std::is_same_v<Op, MoeBlock>) return;  // its parts are gated
   if (gate.no_operator.contains(Op::schema().name())) return;
   for (const OpImplementation& implementation : inner.find(Op::schema().name())) {
     table.add<Op>(
@@ -101,6 +103,7 @@ class GatedBackend final : public GpuBackend {
       add_row_by_row(table_);
       add_linear_group_parts(table_);
     }
+    add_moe_block_parts(table_);
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
