@@ -1,5 +1,7 @@
 #include "apps/foretoken/engine_setup.h"
 
+#include <algorithm>
+
 #include "apps/foretoken/console.h"
 
 namespace foretoken::cli {
@@ -69,6 +71,23 @@ DraftPrecision draft_precision_options(const Options& options) {
           .fc = parse_option(options, "draft-fc", parse_draft_precision),
           .experts = parse_option(options, "draft-experts", parse_draft_precision),
           .lm_head = parse_option(options, "draft-lm-head", parse_draft_lm_head)};
+}
+
+DepthPolicySpec depth_option(const Options& options) {
+  constexpr std::string_view kName = "speculative-tokens";
+  const std::string text = options.required_text(kName);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) {
+    return {.kind = DepthPolicySpec::Kind::kFixed, .max_drafts = options.integer(kName, 0, TargetRunner::kMaxVerifyRows - 1)};
+  }
+  const bool is_auto = text == "auto";
+  try {
+    DepthPolicySpec spec = parse_depth_policy(text, is_auto ? kMostAutoDrafts : TargetRunner::kMaxVerifyRows - 1);
+    if (!spec.ladder.empty()) spec.max_drafts = std::ranges::max(spec.ladder, {}, &LadderStep::num_drafts).num_drafts;
+    return spec;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    options.fail("option --" + std::string(kName) + ": " + error.what());
+  }
 }
 
 void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens, bool quiet) {

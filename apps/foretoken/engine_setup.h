@@ -53,6 +53,11 @@ template <class Parse>
   return values.front();
 }
 
+/// Most drafts of a round that "auto" may choose.
+inline constexpr int64_t kMostAutoDrafts = 7;
+/// --speculative-tokens: a number from 0 to 15, "auto" or a ladder (parse_depth_policy). Throws UsageError.
+[[nodiscard]] DepthPolicySpec depth_option(const Options& options);
+
 /// Loads with a progress line. Unless `quiet`, the engine's notes go to stderr: those that it has before, and after it those that
 /// loading added.
 void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens, bool quiet);

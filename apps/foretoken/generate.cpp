@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 struct GenerateOptions {
   int64_t max_tokens = 0;
-  int64_t speculative_tokens = 0;
+  DepthPolicySpec depth{};
   bool compare = false;
   bool self_check = false;
   bool json = false;
@@ -32,12 +32,12 @@ struct GenerateOptions {
 GenerateOptions generate_options(const Options& options) {
   check_prompt_options(options);
   GenerateOptions wanted{.max_tokens = options.integer("max-tokens", 1, INT32_MAX),
-                         .speculative_tokens = options.integer("speculative-tokens", 0, TargetRunner::kMaxVerifyRows - 1),
+                         .depth = depth_option(options),
                          .compare = options.flag("compare"),
                          .self_check = options.flag("self-check"),
                          .json = options.flag("json"),
                          .quiet = options.flag("quiet")};
-  if (wanted.compare && wanted.speculative_tokens == 0) options.fail("--compare needs at least one speculative token");
+  if (wanted.compare && wanted.depth.max_drafts == 0) options.fail("--compare needs at least one speculative token");
   if (wanted.compare && wanted.self_check) {
     options.fail("--compare measures speed and --self-check slows every step: use one at a time");
   }
@@ -110,8 +110,9 @@ PlainComparison compare_with_plain(Engine& engine, std::span<const int32_t> prom
 int run_generate(const Options& options) {
   const GenerateOptions wanted = generate_options(options);
   EngineOptions engine_options = cli::engine_options(options);
-  engine_options.max_speculative_tokens = wanted.speculative_tokens;
-  engine_options.require_speculation = wanted.speculative_tokens > 0 && (options.has("speculative-tokens") || wanted.compare);
+  engine_options.max_speculative_tokens = wanted.depth.max_drafts;
+  if (wanted.depth.kind != DepthPolicySpec::Kind::kFixed) engine_options.depth_policy = wanted.depth;
+  engine_options.require_speculation = wanted.depth.max_drafts > 0 && (options.has("speculative-tokens") || wanted.compare);
   engine_options.self_check = wanted.self_check;
   engine_options.draft_precision = draft_precision_options(options);
   engine_options.draft_rows = parse_option(options, "draft-rows", parse_row_policy);
@@ -129,7 +130,7 @@ int run_generate(const Options& options) {
                           .draft_kv_dtype = std::string(dtype_name(engine.draft_kv_dtype())),
                           .prompt_tokens = static_cast<int64_t>(prompt.size()),
                           .load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
-                          .speculative_tokens = engine.can_speculate() ? wanted.speculative_tokens : 0,
+                          .speculative_tokens = engine.can_speculate() ? wanted.depth.max_drafts : 0,
                           .self_checked = wanted.self_check};
   if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
   GenerationOptions generation;
@@ -139,7 +140,7 @@ int run_generate(const Options& options) {
   generation.sampling = sampling_params(options, generation.stop_token_ids);
   if (options.has("stop")) generation.stop_strings = {options.required_text("stop")};
   if (!wanted.json) print_as_it_comes(generation, engine.tokenizer());
-  if (wanted.compare) warm_up(engine, prompt.front(), wanted.speculative_tokens);
+  if (wanted.compare) warm_up(engine, prompt.front(), wanted.depth.max_drafts);
   report.result = engine.generator().generate(prompt, generation);
   if (!wanted.json) write("\n");
   if (wanted.compare) report.compare = compare_with_plain(engine, prompt, generation, report.result);

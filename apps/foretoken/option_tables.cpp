@@ -57,7 +57,10 @@ const CommandSpec kGenerate{
         {"system", "TEXT", "", "system message for --chat"},
         {"max-tokens", "N", "128", "most tokens to generate"},
         {"speculative-tokens", "K", "3",
-         "drafts of a round, 0 to 15; 0 decodes plainly. A checkpoint without a head decodes plainly, or fails when K was "
+         "drafts of a round, 0 to 15; 0 decodes plainly; auto: as many, up to 7, as are worth their time on this device and "
+         "text; "
+         "a ladder like 4:3,16:1 gives drafts by the number of texts decoded at once. A checkpoint without a head decodes "
+         "plainly, or fails when K was "
          "asked for"},
         {"stop", "TEXT", "", "end the text before this string; needs a tokenizer"},
         {"temperature", "T", "0", "0: the most likely token; else 0.001 to 100"},

@@ -1,4 +1,5 @@
-// Decode speed over the golden prompts (real texts, real acceptance): one iteration decodes all of them at a fixed depth.
+// Decode speed over the golden prompts (real texts, real acceptance): one iteration decodes all of them at a fixed depth, or with
+// the depth policy `auto` (argument kAuto).
 // The time is GenerationTiming::decode_ms; items are generated tokens after the first of each text.
 #include <benchmark/benchmark.h>
 
@@ -17,10 +18,14 @@ using foretoken::GenerationResult;
 constexpr int kNumPrompts = 34;
 constexpr int64_t kLongestPrompt = 3183;
 constexpr int64_t kMaxTokens = 64;
+constexpr int64_t kAuto = 99;
+constexpr int64_t kMostAutoDrafts = 5;
 
 void decode_golden_prompts(benchmark::State& state, const std::string& model) {
-  const int64_t depth = state.range(0);
+  const bool is_auto = state.range(0) == kAuto;
+  const int64_t depth = is_auto ? kMostAutoDrafts : state.range(0);
   EngineOptions options;
+  if (is_auto) options.depth_policy = foretoken::parse_depth_policy("auto", kMostAutoDrafts);
   options.model = foretoken::test::data_path(model);
   options.num_threads = 2;
   options.max_speculative_tokens = depth;
@@ -58,7 +63,7 @@ void decode_golden_prompts(benchmark::State& state, const std::string& model) {
 void tiny_dense(benchmark::State& state) { decode_golden_prompts(state, "tiny-dense"); }
 void tiny_moe(benchmark::State& state) { decode_golden_prompts(state, "tiny-moe"); }
 
-BENCHMARK(tiny_dense)->DenseRange(0, 5)->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(tiny_moe)->DenseRange(0, 5)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(tiny_dense)->DenseRange(0, 5)->Arg(kAuto)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(tiny_moe)->DenseRange(0, 5)->Arg(kAuto)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -55,6 +55,17 @@ TEST(Generate, JsonHasExactlyTheDocumentedMembers) {
   EXPECT_NEAR(timing["decode"].get<double>(), parts, 1e-6 + 0.01 * parts);
 }
 
+TEST(Generate, AutomaticDepthAndLaddersChangeNoText) {
+  const json fixed = generate_json({"--prompt", kPrompt, "--max-tokens", "60"});
+  for (const std::string depth : {"auto", "1:4,8:2"}) {
+    const json result = generate_json({"--prompt", kPrompt, "--max-tokens", "60", "--speculative-tokens", depth});
+    EXPECT_EQ(result["output_token_ids"], fixed["output_token_ids"]) << depth;
+    EXPECT_EQ(result["speculation"]["speculative_tokens"], depth == "auto" ? 7 : 4);
+    EXPECT_GT(result["speculation"]["drafted"], 0) << depth;
+  }
+  EXPECT_THAT(run_tool({"generate", "--prompt", "x", "--speculative-tokens", "often"}).err, HasSubstr("--speculative-tokens"));
+}
+
 TEST(Generate, SpeculationFiguresAgreeWithEachOther) {
   const json result = generate_json({"--prompt", kPrompt});
   const json& speculation = result["speculation"];
