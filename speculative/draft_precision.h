@@ -74,8 +74,8 @@ struct DraftHead {
   std::vector<Buffer> buffers;
 };
 
-/// Makes a head in `formats` beside the model's own, which stays. Weights that are in their format already are shared. Its LM head
-/// has the rows of `vocab`, rising token ids; none: of all tokens. `model` must have a head. Throws what convert_weight and
+/// Makes a head in `formats` beside the model's own, which stays. Weights that are in their format already are shared. Its LM
+/// head has the rows of `vocab`, rising token ids; none: of all tokens. `model` must have a head. Throws what convert_weight and
 /// copy_rows throw.
 [[nodiscard]] DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model,
                                         const DraftFormats& formats, std::span<const int32_t> vocab = {});

@@ -84,6 +84,10 @@ MtpProposer::MtpProposer(GpuBackend& backend, const ModelConfig& config, const M
     cache_.set_scales(*stream, kv_scales(backend, *stream, std::span(&weights.layer, 1)));
     stream->synchronize();
   }
+  if (options.sampler != nullptr && lm_head.out_features() != options.sampler->options().vocab_size) {
+    fail("tokens of the LM head that sampled drafts are drawn with", std::to_string(options.sampler->options().vocab_size),
+         lm_head.out_features());
+  }
   if (options.sampler != nullptr && options.sampler->options().max_drafts < options.max_drafts) {
     fail("drafts of the sampler", "at least " + std::to_string(options.max_drafts), options.sampler->options().max_drafts);
   }

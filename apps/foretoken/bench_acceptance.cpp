@@ -148,11 +148,13 @@ void measure(Engine& engine, const Prompts& prompts, int64_t max_tokens, Accepta
   std::vector<MeasuredProposer> measured;
   const LoadedModel& model = engine.model();
   for (Combination& combination : report.combinations) {
-    heads.push_back(make_draft_head(engine.backend(), engine.stream(), model, combination.formats));
+    heads.push_back(make_draft_head(engine.backend(), engine.stream(), model, combination.formats, engine.draft_vocab()));
     const DraftHead& head = heads.back();
+    MtpProposerOptions proposer_options = engine.proposer()->options();
+    proposer_options.token_map = head.token_map;
     rounds.push_back(std::make_unique<MetadataBuffer>());
     proposers.push_back(std::make_unique<MtpProposer>(engine.backend(), model.config, head.weights, model.target.embed_tokens,
-                                                      head.lm_head, engine.proposer()->options(), *rounds.back()));
+                                                      head.lm_head, proposer_options, *rounds.back()));
     rounds.back()->allocate(engine.backend());
     measured.push_back({.proposer = proposers.back().get()});
     combination.report = draft_report(combination.precision, head);

@@ -41,6 +41,7 @@ int run_devices(const Options& options);
 int run_inspect(const Options& options);
 int run_synth(const Options& options);
 int run_quantize(const Options& options);
+int run_draft_vocab(const Options& options);
 int run_bench_decode(const Options& options);
 int run_bench_draft(const Options& options);
 int run_bench_acceptance(const Options& options);

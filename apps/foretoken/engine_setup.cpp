@@ -39,6 +39,10 @@ EngineOptions common_options(const Options& options) {
   engine.num_threads = static_cast<int>(options.integer("threads", 0, 1024));
   engine.activation_dtype = activations_option(options);
   engine.draft_kv_dtype = kv_dtype_option(options, "draft-kv-dtype");
+  engine.draft_vocab = options.text("draft-vocab").value_or("");
+  if (options.has("draft-vocab") && engine.draft_vocab.empty()) {
+    options.fail("option --draft-vocab: expected a number or a file, got nothing");
+  }
   const bool pre_chain = options.choice("draft-chain", {"post", "pre"}) == 1;
   engine.draft_chain = pre_chain ? ChainKind::kPreNorm : ChainKind::kPostNorm;
   return engine;

@@ -38,6 +38,10 @@ constexpr OptionSpec kDraftLmHead{
     "draft-lm-head", "P", "auto",
     "LM head that drafts are picked with: auto, checkpoint, bf16, fp8 or nvfp4; auto: an FP8 copy where the device is faster "
     "with it. The target always uses the checkpoint's"};
+constexpr OptionSpec kDraftVocab{
+    "draft-vocab", "N|FILE", "",
+    "tokens that drafts can be: the first N ids, or those of a file that draft-vocab wrote; their log-probabilities are over "
+    "these. Without it, all tokens. The text does not depend on it, acceptance does"};
 constexpr OptionSpec kJson{"json", "", "", "print one JSON object on stdout and nothing else"};
 
 const CommandSpec kGenerate{
@@ -90,6 +94,7 @@ const CommandSpec kGenerate{
         kDraftFc,
         kDraftExperts,
         kDraftLmHead,
+        kDraftVocab,
         {"compare", "", "",
          "decode plainly too; report the speed-up (medians, when the text is short) and whether the ids are identical (exit "
          "status 3 when not)"},
@@ -172,6 +177,23 @@ const CommandSpec kQuantize{
      {"foretoken quantize --model DIR --output DIR-NVFP4 --format nvfp4 --scope target,mtp,lm-head", "As small as it gets"}},
     run_quantize};
 
+const CommandSpec kDraftVocabulary{
+    "draft-vocab",
+    "",
+    "Choose the tokens that drafts can be, by what texts are made of",
+    "Counts the tokens of texts of the kind that will be generated and writes those that are most frequent, for --draft-vocab. "
+    "Where the texts have fewer, the lowest ids fill up. End tokens and all other special tokens come on top. The LM head of "
+    "drafts then has that many rows, which is less to read; what is left out is never drafted.",
+    {
+        kModel,
+        {"from", "LIST", "", "text files; - reads stdin"},
+        {"size", "N", "32768", "how many tokens, special ones apart"},
+        {"output", "FILE", "", "file to write"},
+    },
+    {{"foretoken draft-vocab --model DIR --from chats.txt,code.txt --output vocab.json", "32768 tokens"},
+     {"foretoken generate --model DIR --draft-vocab vocab.json --prompt \"Once upon a time\"", "Draft with them"}},
+    run_draft_vocab};
+
 const CommandSpec kBenchDecode{
     "bench decode",
     "",
@@ -203,6 +225,7 @@ const CommandSpec kBenchDecode{
         kDraftFc,
         kDraftExperts,
         kDraftLmHead,
+        kDraftVocab,
         kJson,
         {"quiet", "", "", "no notes on stderr"},
     },
@@ -238,6 +261,7 @@ const CommandSpec kBenchDraft{
         kDraftFc,
         kDraftExperts,
         kDraftLmHead,
+        kDraftVocab,
         kJson,
         {"quiet", "", "", "no notes on stderr"},
     },
@@ -263,6 +287,7 @@ const CommandSpec kBenchAcceptance{
         {"draft-lm-head", "LIST", "checkpoint,fp8,nvfp4", "LM heads of drafts: auto, checkpoint, bf16, fp8, nvfp4"},
         kDraftFc,
         kDraftExperts,
+        kDraftVocab,
         kBackend,
         kThreads,
         kPrefillPrecision,
@@ -331,8 +356,9 @@ const CommandSpec kConformance{"conformance",
 }  // namespace
 
 std::span<const CommandSpec> commands() {
-  static const std::array<CommandSpec, 10> all{kGenerate,    kDevices,    kInspect,         kSynth,        kQuantize,
-                                               kBenchDecode, kBenchDraft, kBenchAcceptance, kBenchKernels, kConformance};
+  static const std::array<CommandSpec, 11> all{kGenerate,        kDevices,         kInspect,     kSynth,
+                                               kQuantize,        kDraftVocabulary, kBenchDecode, kBenchDraft,
+                                               kBenchAcceptance, kBenchKernels,    kConformance};
   return all;
 }
 

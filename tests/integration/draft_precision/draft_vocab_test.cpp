@@ -7,6 +7,7 @@
 #include <set>
 
 #include "converted_head.h"
+#include "core/error.h"
 #include "speculative/acceptance.h"
 #include "tests/support/golden.h"
 
@@ -126,6 +127,20 @@ TEST_P(DraftVocabTest, AcceptanceIsBelowThatOfAllTokens) {
   }
   EXPECT_GT(measured[1].acceptance.accepted[0], 0);
   EXPECT_LT(measured[1].acceptance.accepted[0], measured[0].acceptance.accepted[0]);
+}
+
+TEST_P(DraftVocabTest, SampledDraftsNeedAllTokens) {
+  MetadataBuffer round;
+  Sampler sampler(*backend_, round, {.vocab_size = model_.config().vocab_size, .max_drafts = 3});
+  const LoadedModel& loaded = model_.loaded();
+  const auto make = [&](const std::vector<int32_t>& vocab) {
+    const DraftHead head = make_draft_head(*backend_, model_.stream(), loaded, {}, vocab);
+    const MtpProposer made(
+        *backend_, loaded.config, head.weights, loaded.target.embed_tokens, head.lm_head,
+        {.max_seq_len = 64, .max_drafts = 3, .max_append_rows = 16, .token_map = head.token_map, .sampler = &sampler}, round);
+  };
+  EXPECT_NO_THROW(make({}));
+  EXPECT_THROW(make(first(100)), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DraftVocabTest, ::testing::Values("tiny-dense", "tiny-moe"),
