@@ -86,6 +86,9 @@ class DraftProposer {
   [[nodiscard]] virtual Tensor propose(Stream& stream, std::span<const DraftPart> parts, const Tensor& hidden) = 0;
   /// What propose returns.
   [[nodiscard]] virtual const Tensor& block_token_ids() const = 0;
+  /// Whether a propose may make fewer drafts than were asked for (num_drafted says how many). It then reads back what it has
+  /// drafted after every pass, and the step that verifies can be staged only afterwards.
+  [[nodiscard]] virtual bool may_stop_early() const { return false; }
 
   /// Log-probabilities of the drafts of the last propose, [max_drafts, parts] F32 on the device: row i holds those of draft i of
   /// every part. Absent unless measured, and where the device cannot.

@@ -116,8 +116,8 @@ void Engine::choose_draft_formats(const WeightPlan& plan) {
   draft_formats_ = foretoken::choose_draft_formats(*backend_, plan, options_.draft_precision);
   if (!draft_formats_.lm_head_reason.empty()) notes_.push_back(draft_formats_.lm_head_reason);
   if (draft_vocab_.empty()) return;
-  notes_.push_back("drafts are picked from " + std::to_string(draft_vocab_.size()) + " of " +
-                   std::to_string(config_.vocab_size) + " tokens");
+  notes_.push_back("drafts are picked from " + std::to_string(draft_vocab_.size()) + " of " + std::to_string(config_.vocab_size) +
+                   " tokens");
 }
 
 TargetRunnerOptions Engine::runner_options(int64_t prompt_tokens, int64_t max_tokens) const {
@@ -212,7 +212,8 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .rows = options_.draft_rows,
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain,
-                                   .token_map = loaded.draft_head.token_map};
+                                   .token_map = loaded.draft_head.token_map,
+                                   .confidence_stop = options_.draft_confidence_stop};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
                                                   loaded.draft_head.lm_head, options, loaded.round);
 }

@@ -34,6 +34,7 @@ struct EngineOptions {
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
   HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
   RowPolicy draft_rows = RowPolicy::kExact;          // which cache rows of a chain stay after a verify
+  std::optional<double> draft_confidence_stop;       // see MtpProposerOptions
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed
   DraftPrecision draft_precision{};                  // formats of the head's weights
   std::string draft_vocab;                           // what drafts can be: see read_draft_vocab; empty: every token

@@ -282,6 +282,15 @@ void GenerationEngine::stage(const Round& round) {
   parts_.runner->stage(parts, num_drafting > 0 ? parts_.proposer->block_token_ids() : Tensor());
 }
 
+/// As many rows as the chains have drafts, which may be fewer than were asked for.
+void GenerationEngine::stage_drafted(Round& round) {
+  for (Member& member : round) {
+    if (member.depth > 0) member.depth = parts_.proposer->num_drafted(*member.request->drafter);
+  }
+  number_rows(round);
+  stage(round);
+}
+
 void GenerationEngine::draft(const Round& round) {
   if (!rows_) return;
   std::vector<DraftPart> parts;
@@ -325,10 +334,12 @@ void GenerationEngine::decode_round(bool did_other_work) {
   if (round.empty()) return;
   const GenerationRequest::Clock::time_point begin = GenerationRequest::Clock::now();
   Stream& stream = *parts_.stream;
-  stage(round);
+  const bool may_stop_early = parts_.proposer != nullptr && parts_.proposer->may_stop_early();
+  if (!may_stop_early) stage(round);
   stream.record(*begin_event_);
   draft(round);
   stream.record(*draft_event_);
+  if (may_stop_early) stage_drafted(round);
   if (parts_.runner->needs_draft_ids()) stage_masks(round);
   parts_.runner->run();
   stream.record(*verify_event_);

@@ -106,6 +106,7 @@ class GenerationEngine {
   void number_rows(Round& round) const;
   void choose_depths(Round& round);
   void stage(const Round& round);
+  void stage_drafted(Round& round);
   void draft(const Round& round);
   void stage_masks(const Round& round);
   /// What the step gave: states, rows for the drafter, text.

@@ -148,22 +148,22 @@ Tensor MtpHead::forward(CommandList& cmd, const MtpPass& pass, const PagedKvView
   return hidden;
 }
 
-Tensor MtpHead::chain_input(const Tensor& hidden) const {
-  return options_.chain == ChainKind::kPostNorm ? hidden : residual_.rows(0, hidden.dim(0));
+Tensor MtpHead::chain_input(int64_t num_rows) const {
+  return (options_.chain == ChainKind::kPostNorm ? hidden_ : residual_).rows(0, num_rows);
 }
 
 Tensor MtpHead::draft(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, const Tensor& token_ids,
                       const Tensor& logprobs) const {
   const Tensor hidden = forward(cmd, pass, kv);
   pick(cmd, hidden, token_ids, logprobs);
-  return chain_input(hidden);
+  return chain_input(hidden.dim(0));
 }
 
 Tensor MtpHead::draft_logits(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, Tensor& logits) const {
   const Tensor hidden = forward(cmd, pass, kv);
   logits = logits_.rows(0, hidden.dim(0));
   ops::linear(cmd, hidden, lm_head_, logits);
-  return chain_input(hidden);
+  return chain_input(hidden.dim(0));
 }
 
 }  // namespace foretoken

@@ -64,6 +64,11 @@ class MtpHead {
   /// memory of the head until the next pass. Needs writes_logits.
   Tensor draft_logits(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv, Tensor& logits) const;
 
+  /// The angles of the last rope_angles, [max_rope_rows, rotary_dim].
+  [[nodiscard]] const Tensor& angles() const { return cos_sin_; }
+  /// What the last pass, of which `num_rows` drafted, left for the next one: as draft returned it.
+  [[nodiscard]] Tensor chain_input(int64_t num_rows) const;
+
   // Activations of the last pass, for tests. Those of the decoder layer are of the rows that draft, the first B of each.
   [[nodiscard]] const LayerScratch& scratch() const { return scratch_; }
   [[nodiscard]] const Tensor& joined() const { return joined_; }      // [T, 2 * hidden_size]
@@ -74,8 +79,6 @@ class MtpHead {
   void allocate(GpuBackend& backend);
   /// All of a drafting pass before the LM head: hidden [B, hidden_size], after the final norm.
   Tensor forward(CommandList& cmd, const MtpPass& pass, const PagedKvView& kv) const;
-  /// What the next pass takes in of this one's.
-  [[nodiscard]] Tensor chain_input(const Tensor& hidden) const;
   /// hidden [B, hidden_size] -> token_ids and logprobs.
   void pick(CommandList& cmd, const Tensor& hidden, const Tensor& token_ids, const Tensor& logprobs) const;
   /// r of all rows -> residual_; returns the rows.

@@ -9,12 +9,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
 #include "cache/metadata_buffer.h"
 #include "cache/paged_kv_cache.h"
-#include "speculative/draft_metadata.h"
+#include "speculative/draft_program.h"
 #include "speculative/draft_proposer.h"
 #include "speculative/mtp_head.h"
 #include "speculative/row_policy.h"
@@ -35,14 +36,17 @@ struct MtpProposerOptions {
   ChainKind chain = ChainKind::kPostNorm;
   Tensor token_map{};  // see MtpHeadOptions
   bool measure_log_probabilities = false;
+  /// In (0, 1): a chain ends with its first draft that the head gives a smaller probability. Passes then run one by one with a
+  /// read-back each. Drafts that the sampler draws are not measured and end no chain.
+  std::optional<double> confidence_stop{};
   Sampler* sampler = nullptr;  // draws the drafts of the slots that sample theirs; must outlive the proposer. Null: best tokens
 };
 
 class MtpProposer final : public DraftProposer {
  public:
   /// Weights are views that must outlive it, like `round`: the metadata of a round, on which it declares its fields and which the
-  /// caller allocates before the first propose or prepare. Reserves all other memory. Throws OutOfMemory; Unsupported when the
-  /// backend lacks an operator.
+  /// caller allocates before the first propose or prepare. Reserves all other memory. Throws OutOfMemory; InvalidArgument
+  /// (options); Unsupported when the backend lacks an operator, or a fused LM head for log-probabilities to stop by.
   MtpProposer(GpuBackend& backend, const ModelConfig& config, const MtpWeights& weights, const Tensor& embed_tokens,
               const LinearWeight& lm_head, const MtpProposerOptions& options, MetadataBuffer& round);
 
@@ -58,6 +62,7 @@ class MtpProposer final : public DraftProposer {
   [[nodiscard]] Tensor propose(Stream& stream, std::span<const DraftPart> parts, const Tensor& hidden) override;
   [[nodiscard]] Tensor log_probabilities() const override;
   [[nodiscard]] const Tensor& block_token_ids() const override { return block_token_ids_; }
+  [[nodiscard]] bool may_stop_early() const override { return options_.confidence_stop.has_value(); }
   int64_t after_verify(int64_t num_accepted, ProposerState& state) override;
   [[nodiscard]] int64_t num_rows(const ProposerState& state) const override;
   [[nodiscard]] int64_t num_drafted(const ProposerState& state) const override;
@@ -75,14 +80,20 @@ class MtpProposer final : public DraftProposer {
   void prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts);
 
   [[nodiscard]] const MtpHead& head() const { return head_; }
+  /// For whoever writes a DraftProgram.
+  [[nodiscard]] const DraftProgramBinding& binding() const { return binding_; }
 
  private:
+  friend class InstalledDraftProgram;
   struct State;
-  /// Shape of the batch, address and rows of the hidden states, whether drafts are drawn.
-  using ProgramKey = std::tuple<DraftBucket, DeviceAddress, int64_t, bool>;
+  static constexpr int64_t kAllPasses = -1;
+  /// Shape of the batch, address and rows of the hidden states, whether drafts are drawn, and what of the batch: kAllPasses, a
+  /// pass, or, as the pass after the last one, what puts the blocks together.
+  using ProgramKey = std::tuple<DraftBucket, DeviceAddress, int64_t, bool, int64_t>;
 
   [[nodiscard]] const State& typed(const ProposerState& state) const;
   [[nodiscard]] State& typed(ProposerState& state) const;
+  void check_confidence_stop() const;
   void declare_append_metadata(GpuBackend& backend);
   void allocate_outputs(GpuBackend& backend);
   void check_part(const DraftPart& part, const Tensor& hidden) const;
@@ -91,13 +102,19 @@ class MtpProposer final : public DraftProposer {
   void reserve(State& state, int64_t num_rows) const;
   /// Whether a part's drafts are drawn by the sampler; then it is told of all parts.
   bool stage_sampler(std::span<const DraftPart> parts, std::span<const DraftRows> sequences);
-  void record_passes(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden, bool is_drawn) const;
-  Tensor record_draft(CommandList& cmd, const MtpPass& pass, int64_t pass_idx, bool is_drawn) const;
+  /// Runs a batch; returns how many drafts each part has.
+  std::vector<int64_t> run_batch(Stream& stream, std::span<const DraftPart> parts, const DraftBucket& bucket,
+                                 const Tensor& hidden, bool is_drawn);
+  std::vector<int64_t> run_until_unsure(Stream& stream, std::span<const DraftPart> parts, const DraftBucket& bucket,
+                                        const Tensor& hidden);
+  [[nodiscard]] bool is_served(const DraftBucket& bucket) const;
+  void record(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden, bool is_drawn, int64_t pass_idx) const;
+  void record_pass(CommandList& cmd, const DraftBucket& bucket, const Tensor& hidden, bool is_drawn, int64_t pass_idx) const;
+  void record_draft(CommandList& cmd, const MtpPass& pass, int64_t pass_idx, bool is_drawn) const;
   void record_block(CommandList& cmd, const DraftBucket& bucket) const;
-  [[nodiscard]] MtpPass first_pass(const DraftBucket& bucket, const Tensor& hidden, const Tensor& angles) const;
-  [[nodiscard]] MtpPass chained_pass(const DraftBucket& bucket, int64_t pass_idx, const Tensor& chain,
-                                     const Tensor& angles) const;
-  const Program& program(const DraftBucket& bucket, const Tensor& hidden, bool is_drawn);
+  [[nodiscard]] MtpPass first_pass(const DraftBucket& bucket, const Tensor& hidden) const;
+  [[nodiscard]] MtpPass chained_pass(const DraftBucket& bucket, int64_t pass_idx) const;
+  const Program& program(const DraftBucket& bucket, const Tensor& hidden, bool is_drawn, int64_t pass_idx);
 
   GpuBackend& backend_;
   MtpProposerOptions options_;
@@ -114,6 +131,23 @@ class MtpProposer final : public DraftProposer {
   Tensor block_token_ids_;  // [max_sequences, 1 + max_drafts] I32
   Tensor logprobs_;         // [max_drafts, max_sequences] F32
   std::map<ProgramKey, Program> programs_;
+  DraftProgramBinding binding_;
+  DraftProgram* draft_program_ = nullptr;     // in place of programs_ where it serves
+  std::unique_ptr<Event> draft_program_ran_;  // after its last run
+};
+
+/// A DraftProgram at work in a proposer for as long as this lives. Both must outlive it. Not thread-safe.
+class InstalledDraftProgram {
+ public:
+  /// Throws InvalidState when the proposer has one already, Unsupported when the binding lists something unmodelled.
+  InstalledDraftProgram(MtpProposer& proposer, DraftProgram& program);
+  /// Waits until the device has done what the program put on a stream.
+  ~InstalledDraftProgram();
+  InstalledDraftProgram(const InstalledDraftProgram&) = delete;
+  InstalledDraftProgram& operator=(const InstalledDraftProgram&) = delete;
+
+ private:
+  MtpProposer& proposer_;
 };
 
 }  // namespace foretoken

@@ -130,6 +130,7 @@ int run_bench_decode(const Options& options) {
       wanted.max_depth() > 0 && (options.has("speculative-tokens") || options.has("force-accept"));
   engine_options.draft_precision = draft_precision_options(options);
   engine_options.draft_rows = parse_option(options, "draft-rows", parse_row_policy);
+  engine_options.draft_confidence_stop = confidence_stop_option(options);
   Engine engine(std::move(engine_options));
   if (!engine.can_speculate()) wanted.depths.clear();
   const int64_t context = engine.config().max_position_embeddings;

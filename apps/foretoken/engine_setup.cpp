@@ -94,6 +94,13 @@ DepthPolicySpec depth_option(const Options& options) {
   }
 }
 
+std::optional<double> confidence_stop_option(const Options& options) {
+  if (!options.has("draft-confidence-stop")) return std::nullopt;
+  const double stop = options.real("draft-confidence-stop", 0.0, 1.0);
+  if (stop == 0.0 || stop == 1.0) options.fail("option --draft-confidence-stop: expected more than 0 and less than 1");
+  return stop;
+}
+
 void load_engine(Engine& engine, int64_t prompt_tokens, int64_t max_tokens, bool quiet) {
   size_t num_printed = 0;
   const auto print_notes = [&] {

@@ -29,6 +29,9 @@ namespace foretoken::cli {
 /// --draft-precision, --draft-fc, --draft-experts and --draft-lm-head, one value each. Throws UsageError.
 [[nodiscard]] DraftPrecision draft_precision_options(const Options& options);
 
+/// --draft-confidence-stop; nothing without it. Throws UsageError.
+[[nodiscard]] std::optional<double> confidence_stop_option(const Options& options);
+
 /// What `parse` makes of each item of a comma-separated option. Throws UsageError that names the option where `parse` throws
 /// InvalidArgument.
 template <class Parse>

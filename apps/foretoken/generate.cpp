@@ -116,6 +116,7 @@ int run_generate(const Options& options) {
   engine_options.self_check = wanted.self_check;
   engine_options.draft_precision = draft_precision_options(options);
   engine_options.draft_rows = parse_option(options, "draft-rows", parse_row_policy);
+  engine_options.draft_confidence_stop = confidence_stop_option(options);
   engine_options.sampling = sampler_options(sampling_params(options, {}));
 
   const Clock::time_point begin = Clock::now();

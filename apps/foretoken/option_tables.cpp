@@ -28,6 +28,10 @@ constexpr OptionSpec kDraftRows{"draft-rows", "POLICY", "exact",
                                 "cache rows of the head after a verify: exact, refeed-accepted or trim (which keeps rows that a "
                                 "chain made). The text does not "
                                 "depend on it"};
+constexpr OptionSpec kDraftConfidenceStop{"draft-confidence-stop", "TAU", "",
+                                          "end a chain of drafts with the first one that the head gives a probability below TAU, "
+                                          "between 0 and 1; without it chains have "
+                                          "their whole length. A round then waits for each draft pass"};
 constexpr OptionSpec kDraftPrecision{
     "draft-precision", "P", "auto",
     "format of the draft head's linear layers: auto, bf16, fp8 or nvfp4 (fp4); auto: as the checkpoint stores them"};
@@ -90,6 +94,7 @@ const CommandSpec kGenerate{
         kDraftHidden,
         kDraftChain,
         kDraftRows,
+        kDraftConfidenceStop,
         kDraftPrecision,
         kDraftFc,
         kDraftExperts,
@@ -221,6 +226,7 @@ const CommandSpec kBenchDecode{
         kDraftHidden,
         kDraftChain,
         kDraftRows,
+        kDraftConfidenceStop,
         kDraftPrecision,
         kDraftFc,
         kDraftExperts,

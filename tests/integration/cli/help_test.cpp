@@ -41,6 +41,7 @@ const std::vector<Command>& commands() {
         "--draft-hidden",
         "--draft-chain",
         "--draft-rows",
+        "--draft-confidence-stop",
         "--draft-precision",
         "--draft-fc",
         "--draft-experts",

@@ -89,6 +89,24 @@ TEST_P(RowPolicyTest, RowsThatMoveKeepTheirKeys) {
   EXPECT_LE(proposer.num_rows(*state), 2);
 }
 
+/// Chains that end early change how much is verified at once, and nothing else.
+TEST(ConfidenceStop, TheTextIsTheGoldenOneAndFewerDraftsAreMade) {
+  const auto backend = open_test_device();
+  const Golden golden("tiny-dense.golden.safetensors");
+  TestModel model(*backend, "tiny-dense", {.max_drafts = 6, .confidence_stop = 0.5});
+  TestModel whole(*backend, "tiny-dense", {.max_drafts = 6});
+  int64_t drafted = 0;
+  int64_t drafted_whole = 0;
+  for (const int64_t i : {0, 3, 25, 30}) {
+    const std::vector<int32_t> prompt = golden.i32("prompt_" + std::to_string(i));
+    const GenerationResult result = model.generate(prompt, 6);
+    EXPECT_EQ(result.output_token_ids, golden.i32("greedy_" + std::to_string(i))) << i;
+    drafted += result.speculation.drafted;
+    drafted_whole += whole.generate(prompt, 6).speculation.drafted;
+  }
+  EXPECT_LT(drafted, drafted_whole);
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, RowPolicyTest,
                          ::testing::Values(RowPolicy::kExact, RowPolicy::kRefeedAccepted, RowPolicy::kTrim),
                          [](const auto& instance) {

@@ -57,6 +57,7 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
                                                        .hidden = options.hidden,
                                                        .chain = options.chain,
                                                        .measure_log_probabilities = options.log_probabilities,
+                                                       .confidence_stop = options.confidence_stop,
                                                        .sampler = runner_->sampler()},
                                     round_);
   round_.allocate(backend);

@@ -35,6 +35,7 @@ struct TestModelOptions {
   bool keep_logits = false;
   bool self_check = false;  // with a second runner; implies keep_logits
   bool log_probabilities = false;
+  std::optional<double> confidence_stop{};
 };
 
 /// Opens the CPU with `num_threads`.
