@@ -18,7 +18,7 @@ struct DraftProgramBinding {
   Tensor embed_tokens;  // [vocab_size, hidden_size]
   LinearWeight lm_head;
   Tensor token_map;  // [rows of the LM head] I32, the token of each; absent: row n is token n
-  PagedKvView kv;  // [num_blocks, block_size, num_key_value_heads, head_dim], a view of the head's one layer
+  PagedKvView kv;    // [num_blocks, block_size, num_key_value_heads, head_dim], a view of the head's one layer
   DType activation_dtype = DType::kF32;
   ChainKind chain = ChainKind::kPostNorm;
   DraftLimits limits;
