@@ -6,6 +6,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -26,6 +27,7 @@ struct CpuLaunch {
   KernelFn function = nullptr;
   const void* params = nullptr;
   uint32_t num_items = 0;
+  bool is_heavy = false;        // its items are claimed as workers come to them (ItemClaims)
   bool barrier_before = false;  // it needs what an earlier launch, after the last barrier, did on another thread
   uint32_t label_idx = 0;       // into the labels of its program
   std::string_view kernel_name{};
@@ -65,6 +67,21 @@ class HazardTracker {
   boost::container::small_vector<Range, 32> since_barrier_;  // a handful of launches have no hazard among them
 };
 
+/// Items of a launch that workers claim range by range: cores that share their hardware with others do not get equally far in the
+/// same time. Ranges become shorter towards the end, for a kernel may prepare something at the start of each. Thread-safe.
+class ItemClaims {
+ public:
+  struct Range {
+    uint32_t begin;
+    uint32_t end;
+  };
+  /// The next range, empty when nothing is left. `replay`: a number that the launch had in no replay before.
+  [[nodiscard]] Range claim(uint32_t replay, uint32_t num_items, int num_workers);
+
+ private:
+  alignas(64) std::atomic<uint64_t> state_{0};  // replay << 32 | first item that nobody has
+};
+
 /// A recording: launches with their parameters in one block of memory.
 class CpuProgram final : public ProgramBody {
  public:
@@ -92,18 +109,31 @@ class CpuProgram final : public ProgramBody {
   };
 
   /// `pool`: null outside a region, where one worker needs no barriers.
-  void run_worker(ThreadPool* pool, FaultSlot& fault, int worker, int num_workers) const;
+  void run_worker(ThreadPool* pool, FaultSlot& fault, uint32_t replay, int worker, int num_workers) const;
 
   std::vector<CpuLaunch> launches_;
   std::vector<size_t> first_block_;  // of each launch; pointers are set when the arena no longer grows
   std::vector<ParamsBlock> arena_;
   std::vector<std::string> labels_{std::string()};
   HazardTracker hazards_;
+  std::unique_ptr<ItemClaims[]> claims_;  // of each launch
+  mutable std::atomic<uint32_t> num_replays_{0};
   bool single_worker_ = true;  // no launch has more than one item
 };
 
+/// Calls kernel(params, begin, end). What it throws goes into `fault`, after `where()`.
+template <class Where>
+void run_items(KernelFn kernel, const void* params, uint32_t begin, uint32_t end, FaultSlot& fault, const Where& where) {
+  try {
+    kernel(params, begin, end);
+  } catch (const std::exception& error) {
+    fault.raise(where() + ": " + error.what());
+  } catch (...) {
+    fault.raise(where() + ": unknown exception");
+  }
+}
+
 /// Runs worker `worker`'s share of a launch: its static part of the items, or all of them on worker 0 when there is only one.
-/// What `function` throws goes into `fault`, after `where()`.
 template <class Where>
 void run_share(KernelFn kernel, const void* params, uint32_t num_items, int worker, int num_workers, FaultSlot& fault,
                const Where& where) {
@@ -114,14 +144,7 @@ void run_share(KernelFn kernel, const void* params, uint32_t num_items, int work
     begin = 0;
     end = worker == 0 ? 1 : 0;
   }
-  if (begin == end) return;
-  try {
-    kernel(params, begin, end);
-  } catch (const std::exception& error) {
-    fault.raise(where() + ": " + error.what());
-  } catch (...) {
-    fault.raise(where() + ": unknown exception");
-  }
+  if (begin != end) run_items(kernel, params, begin, end, fault, where);
 }
 
 }  // namespace foretoken::cpu

@@ -101,6 +101,49 @@ TEST_F(CpuProgramTest, AnEmptyGridIsNoLaunch) {
   stream->synchronize();
 }
 
+TEST(ItemClaims, CoverEveryItemOnceInEveryReplay) {
+  ItemClaims claims;
+  uint32_t replay = 0;
+  for (const uint32_t num_items : {1U, 2U, 31U, 32U, 500U, 4097U}) {
+    for (const int num_workers : {2, 3, 16}) {
+      uint32_t next = 0;
+      uint32_t num_claims = 0;
+      uint32_t last_length = num_items;
+      ++replay;
+      for (;;) {
+        const ItemClaims::Range range = claims.claim(replay, num_items, num_workers);
+        ASSERT_EQ(range.begin, next);
+        if (range.begin == range.end) break;
+        ASSERT_LE(range.end - range.begin, last_length);
+        last_length = range.end - range.begin;
+        next = range.end;
+        ++num_claims;
+      }
+      EXPECT_EQ(next, num_items);
+      EXPECT_LE(num_claims, 24U * static_cast<uint32_t>(num_workers));
+    }
+  }
+}
+
+TEST_F(CpuProgramTest, HeavyLaunchesRunEveryItemOnceInEveryReplay) {
+  constexpr uint32_t kItems = 1 << 18;  // of 4 bytes, read and written
+  for (const int num_threads : {1, 2, 3}) {
+    CpuBackend backend({.num_threads = num_threads}, /*eager=*/false);
+    Buffer a = backend.allocate(kItems * 4, MemoryKind::kHostVisible);
+    Buffer b = backend.allocate(kItems * 4, MemoryKind::kHostVisible);
+    auto* data = reinterpret_cast<int32_t*>(a.view().buffer->host_data());
+    for (uint32_t i = 0; i < kItems; ++i) data[i] = static_cast<int32_t>(i);
+    const Program program = backend.record("there and back", [&](CommandList& cmd) {
+      shift(cmd, a.view(), b.view());
+      shift(cmd, b.view(), a.view());
+    });
+    const auto stream = backend.create_stream();
+    for (int replay = 0; replay < 3; ++replay) stream->run(program);
+    stream->synchronize();
+    for (uint32_t i = 0; i < kItems; ++i) ASSERT_EQ(data[i], static_cast<int32_t>((i + 6) % kItems + 6));
+  }
+}
+
 TEST_F(CpuProgramTest, EveryItemRunsOnceForAnyGrid) {
   for (const int num_threads : {1, 2, 3, 5}) {
     CpuBackend backend({.num_threads = num_threads}, /*eager=*/false);
