@@ -213,7 +213,8 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain,
                                    .token_map = loaded.draft_head.token_map,
-                                   .confidence_stop = options_.draft_confidence_stop};
+                                   .confidence_stop = options_.draft_confidence_stop,
+                                   .sampler = loaded.draft_head.token_map ? nullptr : loaded.runner.sampler()};
   loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
                                                   loaded.draft_head.lm_head, options, loaded.round);
 }
