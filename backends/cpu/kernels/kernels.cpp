@@ -1,6 +1,7 @@
 #include "backends/cpu/kernels/kernels.h"
 
 #include "backends/cpu/cpu_info.h"
+#include "backends/cpu/kernels/linear_amx.h"
 #include "backends/cpu/kernels/prefill_amx.h"
 #include "backends/cpu/onednn.h"
 
@@ -44,6 +45,7 @@ std::vector<KernelEntry> kernels_for(Isa isa) {
       append(list, onednn_kernels());
       if (cpu_features().amx_bf16) {
         avx512::add_amx_kernels(list);
+        avx512::add_amx_linear_kernels(list);
         avx512::add_amx_delta_kernels(list);
       }
       break;

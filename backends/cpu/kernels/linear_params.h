@@ -11,6 +11,10 @@ inline constexpr uint32_t kMaxRowTile = 48;
 /// ones are read where they lie, which takes longer, very much so for NVFP4.
 inline constexpr uint32_t kArrangedFloats = 131072;
 
+/// Most columns that the kernels on tiles take (linear_tiles.h), and the rows of so many columns that each thread keeps as tiles.
+inline constexpr uint32_t kMaxTileFeatures = 20480;
+inline constexpr uint32_t kArrangedTileRows = 8;
+
 /// A weight [rows, in_features], or a stack of such matrices, in the format that the kernel is for (core/linear_weight.h).
 struct WeightParams {
   uint64_t codes;

@@ -158,7 +158,24 @@ FORETOKEN_SIMD_INLINE void arrange(const float* x, size_t in_features, float* ar
 template <class Rows>
 class ArrangedRows {
  public:
-  /// Whether x[0 .. rows) were copied (again only when they are others than before).
+  /// Takes x[0 .. rows), which stay where they are; rows <= kMaxRowTile. Copies them again only when they are others than before.
+  FORETOKEN_SIMD_INLINE void take(const float* const* x, size_t rows, size_t in_features) {
+    given_ = x;
+    is_arranged_ = arrange_rows(x, rows, in_features);
+  }
+  /// Calls block(pieces, rows) for rows [first, first + count): how they lie, and where.
+  template <class Block>
+  FORETOKEN_SIMD_INLINE void with_group(size_t first, size_t count, Block block) const {
+    if (is_arranged_) {
+      const float* x[kMaxRowTile];
+      for (size_t r = 0; r < count; ++r) x[r] = floats_ + (first + r) * stride_;
+      block(typename Rows::Pieces::Arranged(), static_cast<const float* const*>(x));
+    } else {
+      block(typename Rows::Pieces(), given_ + first);
+    }
+  }
+
+ private:
   FORETOKEN_SIMD_INLINE bool arrange_rows(const float* const* x, size_t rows, size_t in_features) {
     if constexpr (!kIsAnother) return false;
     constexpr size_t kBlock = Rows::Row::kBlock;
@@ -172,10 +189,10 @@ class ArrangedRows {
     stride_ = stride;
     return true;
   }
-  FORETOKEN_SIMD_INLINE const float* row(size_t r) const { return floats_ + r * stride_; }
 
- private:
   static constexpr bool kIsAnother = !std::is_same_v<typename Rows::Pieces, ConsecutivePieces>;
+  const float* const* given_ = nullptr;
+  bool is_arranged_ = false;
   const float* source_[kMaxRowTile] = {};
   size_t stride_ = 0;
   alignas(64) float floats_[kIsAnother ? kArrangedFloats : 1];

@@ -307,10 +307,14 @@ void tile_sums(const float* const* x, size_t rows, const Rows& weights, size_t f
   }
 }
 
-/// Calls group(first, count) for rows [0, rows) in groups of nearly equal size, none above kMaxTileRows.
-template <class Group>
+/// Most rows of x that tile_sums takes for weights of the class Rows.
+template <class Rows>
+inline constexpr size_t kMaxGroupRows = kMaxTileRows;
+
+/// Calls group(first, count) for rows [0, rows) in groups of nearly equal size, none above kMaxGroupRows.
+template <class Rows, class Group>
 FORETOKEN_SIMD_INLINE void for_row_groups(size_t rows, Group group) {
-  const size_t groups = (rows + kMaxTileRows - 1) / kMaxTileRows;
+  const size_t groups = (rows + kMaxGroupRows<Rows> - 1) / kMaxGroupRows<Rows>;
   for (size_t g = 0, first = 0; g < groups; ++g) {
     const size_t count = (rows - first + (groups - g) - 1) / (groups - g);
     group(first, count);

@@ -7,8 +7,6 @@
 
 namespace foretoken::cpu {
 
-/// Columns of a work item of the expert kernels.
-inline constexpr uint32_t kExpertTileColumns = 16;
 /// Columns of a work item that joins the experts of a row.
 inline constexpr uint32_t kExpertJoinColumns = 256;
 
@@ -49,7 +47,7 @@ struct MoeExpertsParams {
   uint32_t active_slots;  // at least the experts that have pairs
   uint32_t in_features;
   uint32_t out_features;
-  uint32_t reserved;
+  uint32_t column_tile;  // at most 64
 };
 static_assert(sizeof(MoeExpertsParams) == 104);
 

@@ -75,4 +75,30 @@ class WeightKernels {
   Kernel<Params> f32_, bf16_, fp8_row_, fp8_block_, nvfp4_;
 };
 
+/// A kernel on the tile unit, where this CPU has it: `name`_tiles_bf16.
+template <class Params>
+class TileKernel {
+ public:
+  TileKernel(const KernelModule& module, const std::string& name)
+      : kernel_(module.resolve_optional<Params>(name + "_tiles_bf16")) {}
+
+  [[nodiscard]] const Kernel<Params>& get() const { return kernel_; }
+
+  /// Whether `weight` is multiplied on tiles. Depends on nothing but the weight, so all operators give a row the same bits.
+  [[nodiscard]] Availability available(const LinearWeight& weight) const {
+    // Shorter rows leave too little to fetch ahead: one row of activations is then faster without tiles.
+    constexpr int64_t kMinFeatures = 4096;
+    constexpr int64_t kMinOutputs = 64;
+    if (!kernel_) return Availability::no("this CPU has no AMX-BF16 tiles, or a lower set is forced");
+    if (weight.format != WeightFormat::kBF16) return Availability::no("for BF16 weights only");
+    if (weight.in_features() < kMinFeatures || weight.out_features() < kMinOutputs)
+      return Availability::no("too small for tiles");
+    if (weight.in_features() > int64_t{kMaxTileFeatures}) return Availability::no("too many inputs for tiles");
+    return Availability::yes();
+  }
+
+ private:
+  Kernel<Params> kernel_;
+};
+
 }  // namespace foretoken::cpu

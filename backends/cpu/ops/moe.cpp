@@ -41,31 +41,49 @@ void add_moe_route(OpTable& table, const KernelModule& module) {
       });
 }
 
+/// Columns of an item of the expert kernels, and of one on tiles.
+constexpr uint32_t kExpertTileColumns = 16;
+uint32_t expert_columns_on_tiles(uint32_t columns) { return columns >= 256 ? 64 : kExpertTileColumns; }
+
 /// Work items of the expert kernels for these parameters.
 uint32_t expert_items(const MoeExpertsParams& params) {
-  return params.active_slots * ceil_div(params.out_features, kExpertTileColumns);
+  return params.active_slots * ceil_div(params.out_features, params.column_tile);
+}
+
+void launch_experts_up(CommandList& cmd, const MoeExpertsUp& op, uint32_t column_tile, const Kernel<MoeExpertsParams>& kernel) {
+  const uint32_t num_experts = extent(op.gate_up.weight, 0);
+  const uint32_t num_pairs = extent(op.expert_pairs, 0);
+  const MoeExpertsParams params{.x = op.x.address(),
+                                .weight = weight_params(op.gate_up),
+                                .expert_offsets = op.expert_offsets.address(),
+                                .expert_pairs = op.expert_pairs.address(),
+                                .out = op.out.address(),
+                                .x_stride = stride(op.x),
+                                .pairs_per_row = extent(op.out, 1),
+                                .num_experts = num_experts,
+                                .active_slots = std::min(num_experts, num_pairs),
+                                .in_features = extent(op.x, 1),
+                                .out_features = extent(op.out, 2),
+                                .column_tile = column_tile};
+  kernel(cmd, Grid{expert_items(params)}, params, accesses_of(op));
 }
 
 void add_moe_experts_up(OpTable& table, const KernelModule& module) {
+  const TileKernel<MoeExpertsParams> tile_kernel(module, "moe_experts_up");
+  table.add<MoeExpertsUp>(
+      "tiles",
+      [tile_kernel](CommandList& cmd, const MoeExpertsUp& op) {
+        launch_experts_up(cmd, op, expert_columns_on_tiles(extent(op.out, 2)), tile_kernel.get());
+      },
+      [tile_kernel](const MoeExpertsUp& op) {
+        const Availability f32 = activations_are_f32({&op.x, &op.out});
+        return f32 ? tile_kernel.available(op.gate_up) : f32;
+      });
   const WeightKernels<MoeExpertsParams> kernels(module, "moe_experts_up");
   table.add<MoeExpertsUp>(
       "exact",
       [kernels](CommandList& cmd, const MoeExpertsUp& op) {
-        const uint32_t num_experts = extent(op.gate_up.weight, 0);
-        const uint32_t num_pairs = extent(op.expert_pairs, 0);
-        const MoeExpertsParams params{.x = op.x.address(),
-                                      .weight = weight_params(op.gate_up),
-                                      .expert_offsets = op.expert_offsets.address(),
-                                      .expert_pairs = op.expert_pairs.address(),
-                                      .out = op.out.address(),
-                                      .x_stride = stride(op.x),
-                                      .pairs_per_row = extent(op.out, 1),
-                                      .num_experts = num_experts,
-                                      .active_slots = std::min(num_experts, num_pairs),
-                                      .in_features = extent(op.x, 1),
-                                      .out_features = extent(op.out, 2),
-                                      .reserved = 0};
-        kernels.get(op.gate_up.format)(cmd, Grid{expert_items(params)}, params, accesses_of(op));
+        launch_experts_up(cmd, op, kExpertTileColumns, kernels.get(op.gate_up.format));
       },
       [kernels](const MoeExpertsUp& op) {
         const Availability f32 = activations_are_f32({&op.x, &op.out});
@@ -78,7 +96,7 @@ size_t down_workspace_bytes(const MoeExpertsDown& op) {
   return size_t{extent(op.expert_pairs, 0)} * extent(op.out, 1) * sizeof(float);
 }
 
-void launch_experts_down(CommandList& cmd, const MoeExpertsDown& op, const Kernel<MoeExpertsParams>& kernel,
+void launch_experts_down(CommandList& cmd, const MoeExpertsDown& op, uint32_t column_tile, const Kernel<MoeExpertsParams>& kernel,
                          const Kernel<MoeJoinParams>& join) {
   const uint32_t num_experts = extent(op.down.weight, 0);
   const uint32_t num_pairs = extent(op.expert_pairs, 0);
@@ -95,7 +113,7 @@ void launch_experts_down(CommandList& cmd, const MoeExpertsDown& op, const Kerne
                                 .active_slots = std::min(num_experts, num_pairs),
                                 .in_features = extent(op.act, 2),
                                 .out_features = hidden_size,
-                                .reserved = 0};
+                                .column_tile = column_tile};
   kernel(cmd, Grid{expert_items(params)}, params, accesses);
   const MoeJoinParams join_params{.products = params.out,
                                   .topk_weights = op.topk_weights.address(),
@@ -110,20 +128,35 @@ void launch_experts_down(CommandList& cmd, const MoeExpertsDown& op, const Kerne
   join(cmd, Grid{extent(op.out, 0) * ceil_div(hidden_size, kExpertJoinColumns)}, join_params, accesses);
 }
 
+Availability accepts_experts_down(const MoeExpertsDown& op) {
+  if (op.shared.is_absent() != op.shared_gate.is_absent()) {
+    return Availability::no("shared and shared_gate must be given together");
+  }
+  return activations_are_f32({&op.act, &op.shared, &op.out});
+}
+
 void add_moe_experts_down(OpTable& table, const KernelModule& module) {
-  const WeightKernels<MoeExpertsParams> kernels(module, "moe_experts_down");
   const auto join = module.resolve<MoeJoinParams>("moe_join");
+  const TileKernel<MoeExpertsParams> tile_kernel(module, "moe_experts_down");
+  table.add<MoeExpertsDown>(
+      "tiles",
+      [tile_kernel, join](CommandList& cmd, const MoeExpertsDown& op) {
+        launch_experts_down(cmd, op, expert_columns_on_tiles(extent(op.out, 1)), tile_kernel.get(), join);
+      },
+      [tile_kernel](const MoeExpertsDown& op) {
+        const Availability accepted = accepts_experts_down(op);
+        return accepted ? tile_kernel.available(op.down) : accepted;
+      },
+      down_workspace_bytes);
+  const WeightKernels<MoeExpertsParams> kernels(module, "moe_experts_down");
   table.add<MoeExpertsDown>(
       "exact",
       [kernels, join](CommandList& cmd, const MoeExpertsDown& op) {
-        launch_experts_down(cmd, op, kernels.get(op.down.format), join);
+        launch_experts_down(cmd, op, kExpertTileColumns, kernels.get(op.down.format), join);
       },
       [kernels](const MoeExpertsDown& op) {
-        if (op.shared.is_absent() != op.shared_gate.is_absent()) {
-          return Availability::no("shared and shared_gate must be given together");
-        }
-        const Availability f32 = activations_are_f32({&op.act, &op.shared, &op.out});
-        return f32 ? kernels.available(op.down.format) : f32;
+        const Availability accepted = accepts_experts_down(op);
+        return accepted ? kernels.available(op.down.format) : accepted;
       },
       down_workspace_bytes);
 }

@@ -95,7 +95,8 @@ std::vector<float> run_experts(Isa isa, const Experts& m, const RowInputs& in, s
   const Routes routes = run_route(isa, in.logits, rows, m.num_experts, m.top_k, true);
   const size_t pairs = rows * m.top_k;
   const auto slots = static_cast<uint32_t>(std::min(pairs, m.num_experts));
-  const auto tiles = [](size_t n) { return static_cast<uint32_t>((n + kExpertTileColumns - 1) / kExpertTileColumns); };
+  constexpr uint32_t kColumnTile = 16;
+  const auto tiles = [](size_t n) { return static_cast<uint32_t>((n + kColumnTile - 1) / kColumnTile); };
   std::vector<float> act(pairs * m.inner, kNan), products(pairs * m.hidden, kNan), out(rows * m.hidden, kNan);
   const MoeExpertsParams up{.x = address_of(in.x),
                             .weight = m.gate_up.params(),
@@ -108,7 +109,7 @@ std::vector<float> run_experts(Isa isa, const Experts& m, const RowInputs& in, s
                             .active_slots = slots,
                             .in_features = static_cast<uint32_t>(m.hidden),
                             .out_features = static_cast<uint32_t>(m.inner),
-                            .reserved = 0};
+                            .column_tile = kColumnTile};
   run_kernel(isa, m.gate_up.kernel("moe_experts_up"), up, slots * tiles(m.inner), 3);
   MoeExpertsParams down = up;
   down.x = address_of(act);

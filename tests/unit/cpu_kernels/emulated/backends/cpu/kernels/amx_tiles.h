@@ -23,12 +23,24 @@ inline Tile* tiles() {
   return all;
 }
 
+/// Of all tiles but 4 and 5.
+inline size_t& narrow_bytes_of_thread() {
+  thread_local size_t bytes = 64;
+  return bytes;
+}
+
+inline size_t row_bytes(int tile) { return tile / 2 == 2 ? 64 : narrow_bytes_of_thread(); }
+
 inline void load_tile(int tile, const void* from, size_t stride) {
-  for (size_t r = 0; r < 16; ++r) std::memcpy(tiles()[tile].row[r], static_cast<const uint8_t*>(from) + r * stride, 64);
+  for (size_t r = 0; r < 16; ++r) {
+    std::memcpy(tiles()[tile].row[r], static_cast<const uint8_t*>(from) + r * stride, row_bytes(tile));
+  }
 }
 
 inline void store_tile(int tile, void* to, size_t stride) {
-  for (size_t r = 0; r < 16; ++r) std::memcpy(static_cast<uint8_t*>(to) + r * stride, tiles()[tile].row[r], 64);
+  for (size_t r = 0; r < 16; ++r) {
+    std::memcpy(static_cast<uint8_t*>(to) + r * stride, tiles()[tile].row[r], row_bytes(tile));
+  }
 }
 
 inline void multiply_tiles_bf16(int into, int a, int b) {
@@ -52,8 +64,28 @@ inline void memory_fence_for_compiler() {}
 /// Tiles hold garbage until they are loaded or zeroed, as those of a thread may.
 class TileConfiguration {
  public:
-  TileConfiguration() { std::memset(tiles(), 0xff, 8 * sizeof(Tile)); }
+  explicit TileConfiguration(size_t narrow_bytes = 64) {
+    narrow_bytes_of_thread() = narrow_bytes;
+    std::memset(tiles(), 0xff, 8 * sizeof(Tile));
+  }
 };
+
+template <int kTile>
+void tile_load(const void* from, size_t stride) {
+  load_tile(kTile, from, stride);
+}
+template <int kTile>
+void tile_store(void* to, size_t stride) {
+  store_tile(kTile, to, stride);
+}
+template <int kTile>
+void tile_zero() {
+  std::memset(tiles() + kTile, 0, sizeof(Tile));
+}
+template <int kInto, int kLeft, int kRight>
+void tile_multiply() {
+  multiply_tiles_bf16(kInto, kLeft, kRight);
+}
 
 }  // namespace foretoken::cpu::FORETOKEN_CPU_ISA
 
