@@ -19,7 +19,7 @@ struct MtpHeadOptions {
   DType cache_dtype = DType::kBF16;
   DType activation_dtype = DType::kF32;  // of the inputs of linear layers: F32 or BF16
   ChainKind chain = ChainKind::kPostNorm;
-  Tensor token_map{};  // [rows of the LM head] I32, the token of each; absent: row n is token n
+  Tensor token_map{};          // [rows of the LM head] I32, the token of each; absent: row n is token n
   bool writes_logits = false;  // room for draft_logits
 };
 
