@@ -206,6 +206,7 @@ ArgmaxResult run_argmax(Isa isa, const std::vector<float>& x, const ArgmaxWeight
   const LinearArgmaxCombineParams combine{.tile_max = params.tile_max,
                                           .tile_id = params.tile_id,
                                           .tile_sum = params.tile_sum,
+                                          .token_map = 0,
                                           .token_ids = address_of(result.ids),
                                           .logprobs = want_logprobs ? address_of(result.logprobs) : 0,
                                           .num_tiles = static_cast<uint32_t>(tiles),
