@@ -349,6 +349,8 @@ void GenerationEngine::decode_round(bool did_other_work) {
   const bool drafted = std::ranges::any_of(round, [](const Member& member) { return member.depth > 0; });
   RoundTime time{.draft_us = drafted ? draft_event_->elapsed_us(*begin_event_) : 0.0,
                  .verify_us = verify_event_->elapsed_us(*draft_event_)};
+  statistics_.draft_us += time.draft_us;
+  statistics_.verify_us += time.verify_us;
   for (const Member& member : round) {
     member.request->result.timing.draft_ms += time.draft_us / 1000.0;
     member.request->result.timing.verify_ms += time.verify_us / 1000.0;

@@ -31,6 +31,8 @@ struct GenerationStatistics {
   int64_t num_prefill_chunks = 0;
   int64_t num_preemptions = 0;
   int64_t max_active = 0;  // requests alive at once
+  double draft_us = 0.0;   // device time of draft Programs
+  double verify_us = 0.0;  // of verify and plain steps
 };
 
 /// Not thread-safe.
