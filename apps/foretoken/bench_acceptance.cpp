@@ -5,16 +5,14 @@
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "apps/foretoken/console.h"
 #include "apps/foretoken/draft_report.h"
 #include "apps/foretoken/engine_setup.h"
 #include "apps/foretoken/exit_status.h"
-#include "apps/foretoken/prompt.h"
+#include "apps/foretoken/prompt_list.h"
 #include "core/error.h"
-#include "models/chat_format.h"
 #include "models/weight_map.h"
 #include "speculative/acceptance.h"
 
@@ -66,56 +64,6 @@ struct AcceptanceReport {
   int64_t num_tokens = 0;                   // of all texts
   std::vector<Combination> combinations{};  // the checkpoint's own precision first
 };
-
-[[noreturn]] void refuse_ids(const std::string& path, const std::string& got) {
-  throw Error(ErrorCode::kInvalidArgument,
-              {.what = "not a file of prompts", .where = path, .expected = "a JSON list of lists of token ids", .got = got});
-}
-
-Prompts parse_ids(const std::string& path) {
-  std::vector<std::vector<Json>> lists;
-  try {
-    lists = Json::parse(read_text(path)).get<std::vector<std::vector<Json>>>();
-  } catch (const Json::exception& error) {
-    refuse_ids(path, error.what());
-  }
-  Prompts prompts;
-  for (const std::vector<Json>& list : lists) {
-    std::vector<int32_t>& ids = prompts.emplace_back();
-    for (const Json& id : list) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) refuse_ids(path, id.dump());
-      ids.push_back(id.get<int32_t>());
-    }
-  }
-  return prompts;
-}
-
-/// One message per line; empty lines do not count.
-std::vector<std::string> questions(const Options& options) {
-  if (!options.has("prompts")) return {kQuestions.begin(), kQuestions.end()};
-  std::istringstream text(read_text(options.required_text("prompts")));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(line);
-  }
-  return lines;
-}
-
-Prompts read_prompts(const Options& options, const Engine& engine) {
-  Prompts prompts;
-  if (options.has("token-ids-file")) {
-    prompts = parse_ids(options.required_text("token-ids-file"));
-  } else if (engine.tokenizer() == nullptr) {
-    throw Error(ErrorCode::kUnsupported, engine.model_name() + " has no tokenizer, so it takes --token-ids-file only");
-  } else {
-    for (const std::string& question : questions(options)) {
-      prompts.push_back(encode_chat(*engine.tokenizer(), std::nullopt, question));
-    }
-  }
-  if (prompts.empty()) throw Error(ErrorCode::kInvalidArgument, "there are no prompts, expected at least one");
-  return prompts;
-}
 
 /// Every combination of the listed formats after the checkpoint's own. Default lists leave out what the device lacks.
 std::vector<Combination> combinations(const Options& options, Engine& engine, const WeightPlan& plan) {
@@ -222,7 +170,7 @@ std::string to_table(const AcceptanceReport& report) {
 }  // namespace
 
 int run_bench_acceptance(const Options& options) {
-  if (options.has("prompts") && options.has("token-ids-file")) options.fail("--prompts and --token-ids-file exclude each other");
+  check_prompt_list_options(options);
   const int64_t max_tokens = options.integer("max-tokens", PrefixAcceptance::kPositions + 1, INT32_MAX);
   EngineOptions engine_options = cli::engine_options(options);
   engine_options.draft_precision = kCheckpointPrecision;
@@ -238,7 +186,7 @@ int run_bench_acceptance(const Options& options) {
                           .kv_dtype = std::string(dtype_name(engine.kv_dtype())),
                           .draft_kv_dtype = std::string(dtype_name(engine.draft_kv_dtype())),
                           .combinations = combinations(options, engine, *plan)};
-  const Prompts prompts = read_prompts(options, engine);
+  const Prompts prompts = read_prompt_list(options, engine, kQuestions);
   report.num_prompts = prompts.size();
   const auto longest = std::ranges::max(prompts, {}, [](const auto& prompt) { return prompt.size(); });
   load_engine(engine, static_cast<int64_t>(longest.size()), max_tokens, options.flag("quiet"));

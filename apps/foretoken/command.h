@@ -45,6 +45,7 @@ int run_draft_vocab(const Options& options);
 int run_bench_decode(const Options& options);
 int run_bench_draft(const Options& options);
 int run_bench_acceptance(const Options& options);
+int run_bench_serve(const Options& options);
 int run_bench_kernels(const Options& options);
 int run_conformance_command(const Options& options);
 

@@ -311,6 +311,61 @@ const CommandSpec kBenchAcceptance{
       "Own prompts, as JSON"}},
     run_bench_acceptance};
 
+const CommandSpec kBenchServe{
+    "bench serve",
+    "",
+    "Measure many requests that arrive by the clock",
+    "Requests arrive as a Poisson process, whatever the engine does, and are decoded together. Prints, for each rate and number "
+    "of drafts, throughput, percentiles of time to first token and end to end (both from the scheduled arrival) and of "
+    "inter-token latency (the wait for a round, in equal shares of its tokens), tokens per round, acceptance by position and "
+    "where the time goes: draft and verify Programs, the host's part of rounds, and steps that read prompts. End tokens are "
+    "ignored. The figures are those of the run of median throughput.",
+    {
+        kModel,
+        {"rate", "LIST", "4", "requests per second, each above 0; inf: all at once"},
+        {"requests", "N", "32", "requests of a run"},
+        {"max-sequences", "B", "8", "requests decoded at once, 1 to 64; the others wait"},
+        {"speculative-tokens", "LIST", "0,3",
+         "drafts of a round, each of the list a number from 0 to 15, auto, or a ladder: drafts by number of sequences, like "
+         "4:3,8:2,16:1"},
+        {"prompt-tokens", "LO:HI", "32:128", "length of random prompts"},
+        {"prompts", "F", "",
+         "messages instead, one per line, or in a .jsonl file {\"prompt\": TEXT} per line, formatted as ChatML and taken in "
+         "turn; "
+         "- reads stdin"},
+        {"token-ids-file", "F", "", "prompts as a JSON list of lists of token ids instead"},
+        {"max-tokens", "LO:HI", "32:96", "tokens that a request generates"},
+        {"seed", "S", "1", "decides arrivals, random prompts and numbers of tokens"},
+        {"repeat", "R", "1", "runs of each kind, 1 to 1000"},
+        {"force-accept", "PATTERN", "",
+         "accept counts of successive rounds of a request, like 3,0,1, repeated; for random heads, which accept nothing"},
+        {"check", "", "", "compare every text with that of its request alone, decoded plainly (exit status 3 when one differs)"},
+        {"report", "FILE", "", "write the figures as one HTML page with plots"},
+        kBackend,
+        kThreads,
+        kPrefillPrecision,
+        kActivations,
+        kKvDtype,
+        kDraftKvDtype,
+        kPrefillChunk,
+        kDraftHidden,
+        kDraftChain,
+        kDraftRows,
+        kDraftConfidenceStop,
+        kDraftPrecision,
+        kDraftFc,
+        kDraftExperts,
+        kDraftLmHead,
+        kDraftVocab,
+        kJson,
+        {"quiet", "", "", "no notes on stderr"},
+    },
+    {{"foretoken bench serve --report serve.html", "The bundled checkpoint"},
+     {"foretoken bench serve --model DIR --prompts questions.txt --rate 2,8,inf --max-sequences 32 --speculative-tokens 0,auto "
+      "--json",
+      "Own prompts at three rates, as JSON"}},
+    run_bench_serve};
+
 const CommandSpec kBenchKernels{
     "bench kernels",
     "",
@@ -362,9 +417,9 @@ const CommandSpec kConformance{"conformance",
 }  // namespace
 
 std::span<const CommandSpec> commands() {
-  static const std::array<CommandSpec, 11> all{kGenerate,        kDevices,         kInspect,     kSynth,
-                                               kQuantize,        kDraftVocabulary, kBenchDecode, kBenchDraft,
-                                               kBenchAcceptance, kBenchKernels,    kConformance};
+  static const std::array<CommandSpec, 12> all{kGenerate,        kDevices,         kInspect,      kSynth,
+                                               kQuantize,        kDraftVocabulary, kBenchDecode,  kBenchDraft,
+                                               kBenchAcceptance, kBenchServe,      kBenchKernels, kConformance};
   return all;
 }
 

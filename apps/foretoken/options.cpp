@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <cctype>
 #include <charconv>
+#include <cstring>
 #include <numeric>
 
 #include "core/error.h"
@@ -37,8 +39,9 @@ std::string with_suggestion(const std::string& word, const CommandSpec& command)
   return "unknown option '" + word + "'" + (meant ? ", did you mean '" + *meant + "'?" : "");
 }
 
-std::optional<int64_t> parse_integer(std::string_view text) {
-  int64_t value = 0;
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
@@ -53,6 +56,17 @@ std::vector<std::string> split(const std::string& list) {
     begin = end + 1;
   }
   return items;
+}
+
+/// As one word of a shell's command.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("-_./:,=+", c) != nullptr;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 std::string range_text(int64_t min, int64_t max) {
@@ -115,7 +129,7 @@ std::string Options::required_text(std::string_view name) const {
 
 int64_t Options::integer(std::string_view name, int64_t min, int64_t max) const {
   const std::string value = required_text(name);
-  const auto number = parse_integer(value);
+  const auto number = parse_number<int64_t>(value);
   if (!number || *number < min || *number > max) {
     fail("option --" + std::string(name) + ": expected " + range_text(min, max) + ", got '" + value + "'");
   }
@@ -125,7 +139,7 @@ int64_t Options::integer(std::string_view name, int64_t min, int64_t max) const 
 std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64_t max) const {
   std::vector<int64_t> numbers;
   for (const std::string& item : split(required_text(name))) {
-    const auto number = parse_integer(item);
+    const auto number = parse_number<int64_t>(item);
     if (!number || *number < min || *number > max) {
       fail("option --" + std::string(name) + ": expected a list like 1,2,3, each item " + range_text(min, max) + ", got '" +
            item + "' as item " + std::to_string(numbers.size() + 1));
@@ -135,16 +149,40 @@ std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64
   return numbers;
 }
 
+std::vector<double> Options::positive_numbers(std::string_view name) const {
+  std::vector<double> numbers;
+  for (const std::string& item : texts(name)) {
+    const auto number = parse_number<double>(item);
+    if (!number || !(*number > 0.0)) {
+      fail("option --" + std::string(name) + ": expected a list like 1,2.5,inf, each item above 0, got '" + item + "' as item " +
+           std::to_string(numbers.size() + 1));
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+IntegerRange Options::integer_range(std::string_view name, int64_t min, int64_t max) const {
+  const std::string value = required_text(name);
+  const size_t colon = value.find(':');
+  const auto low = parse_number<int64_t>(value.substr(0, colon));
+  const auto high = colon == std::string::npos ? low : parse_number<int64_t>(value.substr(colon + 1));
+  if (!low || !high || *low < min || *high > max || *low > *high) {
+    fail("option --" + std::string(name) + ": expected N or LO:HI, " + range_text(min, max) + " and LO at most HI, got '" +
+         value + "'");
+  }
+  return {.min = *low, .max = *high};
+}
+
 std::vector<std::string> Options::texts(std::string_view name) const { return split(required_text(name)); }
 
 double Options::real(std::string_view name, double min, double max) const {
   const std::string value = required_text(name);
-  double number = 0.0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || !(number >= min && number <= max)) {
+  const auto number = parse_number<double>(value);
+  if (!number || !(*number >= min && *number <= max)) {
     fail(fmt::format("option --{}: expected a number from {} to {}, got '{}'", name, min, max, value));
   }
-  return number;
+  return *number;
 }
 
 size_t Options::choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
@@ -156,6 +194,18 @@ size_t Options::choice(std::string_view name, std::initializer_list<std::string_
     fail("option --" + std::string(name) + ": expected one of " + list + ", got '" + value + "'");
   }
   return static_cast<size_t>(found - choices.begin());
+}
+
+std::string Options::command_line() const {
+  std::string line = "foretoken " + std::string(command_.name);
+  if (!argument_.empty()) line += " " + quoted(argument_);
+  for (const OptionSpec& option : command_.options) {
+    const auto found = values_.find(option.name);
+    if (found == values_.end()) continue;
+    line += " --" + std::string(option.name);
+    if (!option.argument.empty()) line += " " + quoted(found->second);
+  }
+  return line;
 }
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {

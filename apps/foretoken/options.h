@@ -25,6 +25,12 @@ class UsageError : public std::runtime_error {
   std::string command_;
 };
 
+/// Both ends belong to it.
+struct IntegerRange {
+  int64_t min = 0;
+  int64_t max = 0;
+};
+
 /// Readers throw UsageError that names the option, what it takes and what was given; InternalError for a name that is not in the
 /// command's table.
 class Options {
@@ -42,6 +48,10 @@ class Options {
   [[nodiscard]] int64_t integer(std::string_view name, int64_t min, int64_t max) const;
   /// Comma-separated integers, at least one.
   [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t min, int64_t max) const;
+  /// Comma-separated numbers above 0, at least one; "inf" is one.
+  [[nodiscard]] std::vector<double> positive_numbers(std::string_view name) const;
+  /// "LO:HI", or "N" for both.
+  [[nodiscard]] IntegerRange integer_range(std::string_view name, int64_t min, int64_t max) const;
   /// Comma-separated texts, at least one; items may be empty.
   [[nodiscard]] std::vector<std::string> texts(std::string_view name) const;
   [[nodiscard]] double real(std::string_view name, double min, double max) const;
@@ -49,6 +59,9 @@ class Options {
   [[nodiscard]] size_t choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
   /// What stands without an option; empty when nothing does.
   [[nodiscard]] const std::string& argument() const { return argument_; }
+
+  /// "foretoken bench serve --rate 2", quoted for a shell, with the options in the order of the command's table.
+  [[nodiscard]] std::string command_line() const;
 
   [[noreturn]] void fail(const std::string& message) const;
 

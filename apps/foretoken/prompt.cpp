@@ -64,6 +64,17 @@ void check_prompt_options(const Options& options) {
   if (options.has("token-ids")) static_cast<void>(token_ids(options));
 }
 
+void check_prompt(std::span<const int32_t> token_ids, int64_t vocab_size) {
+  if (token_ids.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
+  for (size_t i = 0; i < token_ids.size(); ++i) {
+    if (token_ids[i] >= 0 && token_ids[i] < vocab_size) continue;
+    throw Error(ErrorCode::kInvalidArgument, {.what = "token id out of range",
+                                              .where = "token " + std::to_string(i) + " of the prompt",
+                                              .expected = "0 .. " + std::to_string(vocab_size - 1),
+                                              .got = std::to_string(token_ids[i])});
+  }
+}
+
 std::vector<int32_t> read_prompt(const Options& options, const Engine& engine) {
   std::vector<int32_t> ids;
   if (options.has("token-ids")) {
@@ -73,14 +84,7 @@ std::vector<int32_t> read_prompt(const Options& options, const Engine& engine) {
   } else {
     ids = encode(options, *engine.tokenizer());
   }
-  if (ids.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < engine.config().vocab_size) continue;
-    throw Error(ErrorCode::kInvalidArgument, {.what = "token id out of range",
-                                              .where = "token " + std::to_string(i) + " of the prompt",
-                                              .expected = "0 .. " + std::to_string(engine.config().vocab_size - 1),
-                                              .got = std::to_string(ids[i])});
-  }
+  check_prompt(ids, engine.config().vocab_size);
   return ids;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace foretoken::cli {
 
 /// Throws UsageError unless exactly one of the four is given, and for --system without --chat or malformed --token-ids.
 void check_prompt_options(const Options& options);
+
+/// Throws InvalidArgument for no token ids and for one outside the vocabulary.
+void check_prompt(std::span<const int32_t> token_ids, int64_t vocab_size);
 
 /// The prompt's token ids, at least one. Throws InvalidArgument (an empty prompt, a file that cannot be read, ids outside the
 /// vocabulary) and Unsupported (text for a model without a tokenizer).

@@ -14,13 +14,15 @@ struct Spread {
   double p90 = 0.0;
 };
 
+/// The sample at `fraction` (0 .. 1) of the way from the least to the greatest. `sorted` holds at least one, in rising order.
+[[nodiscard]] inline double quantile(const std::vector<double>& sorted, double fraction) {
+  return sorted[static_cast<size_t>(std::lround(fraction * static_cast<double>(sorted.size() - 1)))];
+}
+
 /// `samples` holds at least one.
 [[nodiscard]] inline Spread spread_of(std::vector<double> samples) {
   std::ranges::sort(samples);
-  const auto at = [&samples](double fraction) {
-    return samples[static_cast<size_t>(std::lround(fraction * static_cast<double>(samples.size() - 1)))];
-  };
-  return {.p10 = at(0.1), .median = at(0.5), .p90 = at(0.9)};
+  return {.p10 = quantile(samples, 0.1), .median = quantile(samples, 0.5), .p90 = quantile(samples, 0.9)};
 }
 
 }  // namespace foretoken::cli
