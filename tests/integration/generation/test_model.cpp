@@ -32,7 +32,7 @@ std::unique_ptr<GpuBackend> open_test_device() {
 }
 
 TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestModelOptions& options)
-    : backend_(backend), loaded_(load(backend, model)), stream_(backend.create_stream()) {
+    : backend_(backend), options_(options), loaded_(load(backend, model)), stream_(backend.create_stream()) {
   const TargetRunnerOptions runner_options{.max_seq_len = options.max_seq_len,
                                            .max_sequences = options.max_sequences,
                                            .num_kv_blocks = options.num_kv_blocks,
@@ -65,18 +65,23 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
     shadow_ = std::make_unique<TargetRunner>(backend, *stream_, loaded_.config, loaded_.target, runner_options, shadow_round_);
     shadow_round_.allocate(backend);
   }
+}
+
+GenerationEngine& TestModel::generator() {
+  if (generator_) return *generator_;
   generator_ = std::make_unique<GenerationEngine>(
-      GenerationParts{.backend = &backend,
+      GenerationParts{.backend = &backend_,
                       .stream = stream_.get(),
                       .runner = runner_.get(),
                       .proposer = proposer_.get(),
-                      .tokenizer = options.tokenizer,
+                      .tokenizer = options_.tokenizer,
                       .shadow = shadow_.get()},
-      GenerationEngineOptions{.prefix_cache = options.prefix_cache, .overcommit = options.overcommit});
+      GenerationEngineOptions{.prefix_cache = options_.prefix_cache, .overcommit = options_.overcommit});
+  return *generator_;
 }
 
 GenerationResult TestModel::generate(std::span<const int32_t> prompt, int64_t depth, int64_t max_tokens) {
-  return generator_->generate(
+  return generator().generate(
       prompt, {.max_tokens = max_tokens, .num_speculative_tokens = depth, .stop_token_ids = loaded_.config.eos_token_ids});
 }
 

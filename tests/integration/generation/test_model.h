@@ -53,7 +53,8 @@ class TestModel {
   [[nodiscard]] Stream& stream() { return *stream_; }
   [[nodiscard]] TargetRunner& runner() { return *runner_; }
   [[nodiscard]] MtpProposer& proposer() { return *proposer_; }
-  [[nodiscard]] GenerationEngine& generator() { return *generator_; }
+  /// Made when it is first asked for: devices without events can run everything else.
+  [[nodiscard]] GenerationEngine& generator();
   [[nodiscard]] const LoadedModel& loaded() const { return loaded_; }
 
   /// At most `max_tokens` greedy ids at a fixed depth, stopping at the config's end tokens.
@@ -64,6 +65,7 @@ class TestModel {
 
  private:
   GpuBackend& backend_;
+  TestModelOptions options_;
   LoadedModel loaded_;
   std::unique_ptr<Stream> stream_;
   MetadataBuffer round_;

@@ -86,7 +86,7 @@ void ReferenceState::copy_caches(TestModel& model) {
 void ReferenceState::adopt_drafter_rows(int64_t num_rows) {
   drafter_ = proposer_.alloc_state(num_rows + TargetRunner::kMaxVerifyRows);
   DrafterKv kv = proposer_.take_kv(*drafter_);
-  kv.num_rows = num_rows;
+  kv.num_rows = kv.num_keys = num_rows;
   proposer_.install_kv(kv, num_rows, *drafter_);
 }
 
