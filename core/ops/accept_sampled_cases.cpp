@@ -42,9 +42,10 @@ struct Step {
 };
 
 int32_t Step::list_draft(std::mt19937_64& generator, const Recipe& recipe, std::span<const double> row, size_t list) {
-  std::normal_distribution<double> normal(0.0, recipe.noise);
+  std::normal_distribution<double> normal;  // times the noise, which may be 0
   std::vector<std::pair<double, int32_t>> order;
-  for (size_t v = 0; v < row.size(); ++v) order.emplace_back(-row[v] + std::fabs(normal(generator)), static_cast<int32_t>(v));
+  for (size_t v = 0; v < row.size(); ++v)
+    order.emplace_back(-row[v] + std::fabs(recipe.noise * normal(generator)), static_cast<int32_t>(v));
   std::ranges::sort(order);
   order.resize(std::min(order.size(), static_cast<size_t>(recipe.num_candidates)));
   std::ranges::sort(order, {}, [](const auto& candidate) { return candidate.second; });

@@ -132,6 +132,7 @@ std::vector<OpCase<CountTokens>> CountTokens::cases() {
   };
   add(1, 1, 16);
   add(300, 3, 7);
+  add(64, 64, 1000);
   add(1088, 4, 5003);
   return list;
 }

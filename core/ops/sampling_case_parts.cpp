@@ -42,9 +42,9 @@ std::vector<int32_t> random_slots(std::mt19937_64& generator, int64_t count, int
 }
 
 std::vector<double> processed_row(std::mt19937_64& generator, int64_t vocab_size, double spread) {
-  std::normal_distribution<double> normal(0.0, spread);
+  std::normal_distribution<double> normal;  // times the spread, which may be 0
   std::vector<double> row(static_cast<size_t>(vocab_size));
-  for (double& x : row) x = static_cast<double>(static_cast<float>(normal(generator)));
+  for (double& x : row) x = static_cast<double>(static_cast<float>(spread * normal(generator)));
   const auto best = static_cast<float>(*std::ranges::max_element(row));
   for (double& x : row) {
     const bool stays = static_cast<float>(x) == best || generator() % 4 != 0;
