@@ -210,6 +210,9 @@ void add_moe_experts_down(OpTable& table, const KernelModule& module, ExpertForm
       [formats](const MoeExpertsDown& op) { return accepts_down(formats, op); }, gpu::products_bytes);
 }
 
+/// Rows up to which one launch for routing and the first projection is faster than two: every work group routes all rows.
+constexpr int64_t kMostBlockRows = 2;
+
 /// MoeBlock for few rows in four launches: everything small that reads x, the first projection of the experts, whose work groups
 /// route the rows themselves, the output of the shared expert, and the second projection.
 class FewRowsBlock {
@@ -234,6 +237,7 @@ class FewRowsBlock {
 
   static Availability accepts(const MoeBlock& op) {
     if (op.precision != LinearPrecision::kExact) return Availability::no("for exact passes");
+    if (op.x.dim(0) > kMostBlockRows) return Availability::no("at most " + std::to_string(kMostBlockRows) + " rows");
     if (op.router.format != op.shared_gate.format || op.router.format != op.shared_expert_gate.format) {
       return Availability::no("router and shared expert of one format");
     }
