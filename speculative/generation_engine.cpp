@@ -1,12 +1,12 @@
 #include "speculative/generation_engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "core/fault.h"
+#include "speculative/self_check.h"
 
 namespace foretoken {
 namespace {
@@ -48,11 +48,7 @@ int64_t GenerationEngine::max_context() const {
 }
 
 void GenerationEngine::check_request(std::span<const int32_t> prompt, const GenerationOptions& options) const {
-  if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
-  const int64_t vocab_size = parts_.runner->model().config().vocab_size;
-  for (const int32_t token_id : prompt) {
-    if (token_id < 0 || token_id >= vocab_size) fail("token id out of range", "0 .. " + std::to_string(vocab_size - 1), token_id);
-  }
+  parts_.runner->check_prompt(prompt);
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
   if (prompt_tokens >= max_context())
     fail("tokens of the prompt", "fewer than the context of " + std::to_string(max_context()), prompt_tokens);
@@ -163,7 +159,7 @@ void GenerationEngine::drop_finished() {
 void GenerationEngine::admit() {
   while (!waiting_.empty()) {
     GenerationRequest& first = *waiting_.front();
-    if (!memory_->try_acquire(first)) {
+    if (!memory_->try_acquire(first, active_)) {
       if (!active_.empty()) break;  // as soon as another one has left
       throw Error(ErrorCode::kOutOfMemory, "no room for request " + std::to_string(first.id) + " although nothing else runs");
     }
@@ -186,11 +182,9 @@ bool GenerationEngine::prefill_one_chunk() {
     if (request.drafter) rows_->flush(request);
     for (GenerationRequest* active : active_) rows_->park(*active);
   }
-  // Chunks end on the grid, wherever the prompt was resumed.
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const int64_t chunk = parts_.runner->options().prefill_chunk;
   const int64_t first = request.num_prefilled;
-  const int64_t rows = std::min(chunk - first % chunk, prompt_tokens - first);
+  const int64_t rows = parts_.runner->next_chunk(first, prompt_tokens);
   const auto token_ids = std::span(request.prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
   parts_.runner->prefill_chunk(*request.sequence, token_ids);
   if (request.drafter) rows_->append_chunk(request, first, rows);
@@ -225,7 +219,8 @@ int64_t GenerationEngine::emit(GenerationRequest& request, std::span<const int32
 GenerationEngine::Round GenerationEngine::make_round() {
   Round round;
   for (GenerationRequest* active : active_) {
-    if (active->phase == Phase::kDecode) round.push_back({.request = active, .depth = 0, .token_ids = {}, .first_row = 0});
+    if (active->phase == Phase::kDecode)
+      round.push_back({.request = active, .depth = 0, .token_ids = {}, .first_row = 0, .block_row = -1});
   }
   if (round.empty()) return round;
   choose_depths(round);
@@ -237,9 +232,11 @@ GenerationEngine::Round GenerationEngine::make_round() {
 void GenerationEngine::number_rows(Round& round) const {
   const int64_t vocab_size = parts_.runner->model().config().vocab_size;
   int64_t first_row = 0;
+  int64_t num_drafting = 0;
   for (Member& member : round) {
     member.token_ids = member.request->step_token_ids(member.depth, vocab_size);
     member.first_row = first_row;
+    member.block_row = member.depth > 0 ? num_drafting++ : -1;
     first_row += 1 + member.depth;
   }
 }
@@ -271,15 +268,14 @@ void GenerationEngine::choose_depths(Round& round) {
 
 void GenerationEngine::stage(const Round& round) {
   std::vector<StepPart> parts;
-  int64_t num_drafting = 0;
   for (const Member& member : round) {
     parts.push_back({.sequence = &*member.request->sequence,
                      .token_ids = member.token_ids,
-                     .block_row = num_drafting,
+                     .block_row = member.block_row,
                      .is_sampled = member.request->is_sampled()});
-    if (member.depth > 0) ++num_drafting;
   }
-  parts_.runner->stage(parts, num_drafting > 0 ? parts_.proposer->block_token_ids() : Tensor());
+  const bool drafts = std::ranges::any_of(round, [](const Member& member) { return member.block_row >= 0; });
+  parts_.runner->stage(parts, drafts ? parts_.proposer->block_token_ids() : Tensor());
 }
 
 /// As many rows as the chains have drafts, which may be fewer than were asked for.
@@ -316,11 +312,10 @@ void GenerationEngine::draft(const Round& round) {
 /// Token masks follow the drafts, so the host reads them first.
 void GenerationEngine::stage_masks(const Round& round) {
   std::vector<std::vector<int32_t>> drafts;
-  int64_t block_row = 0;
   for (const Member& member : round) {
     std::vector<int32_t>& ids = drafts.emplace_back(static_cast<size_t>(member.depth));
-    if (member.depth == 0) continue;
-    const Tensor row = parts_.proposer->block_token_ids().rows(block_row++, 1).columns(1, member.depth);
+    if (member.block_row < 0) continue;
+    const Tensor row = parts_.proposer->block_token_ids().rows(member.block_row, 1).columns(1, member.depth);
     parts_.stream->download(row.view(), std::as_writable_bytes(std::span(ids)));
     for (size_t i = 0; i < ids.size(); ++i) {
       if (member.token_ids[1 + i] >= 0) ids[i] = member.token_ids[1 + i];
@@ -370,7 +365,7 @@ std::vector<SequenceOutcome> GenerationEngine::apply(const Round& round, std::sp
     const int64_t accepted = results[i].num_accepted;
     auto committed = std::span(results[i].target_token_ids).first(static_cast<size_t>(accepted + 1));
     const int64_t left_out = member.depth > 0 ? parts_.proposer->after_verify(accepted, *request.drafter) : 0;
-    if (request.shadow) self_check(member, committed);
+    if (request.shadow) self_check(parts_, request, {member.token_ids[0], member.first_row, committed});
     if (request.is_sampled()) parts_.runner->sampler()->commit(request.sequence->state_slot(), committed);
     const std::span<const int32_t> whole = committed;
     if (fault::active(Fault::kBonusTokenDropped) && committed.size() > 1) committed = committed.first(committed.size() - 1);
@@ -388,26 +383,6 @@ std::vector<SequenceOutcome> GenerationEngine::apply(const Round& round, std::sp
     request.result.speculation.accepted_per_round.push_back(std::min(emitted, accepted));
   }
   return outcomes;
-}
-
-void GenerationEngine::self_check(const Member& member, std::span<const int32_t> committed) {
-  GenerationRequest& request = *member.request;
-  const auto vocab_size = static_cast<size_t>(parts_.runner->model().config().vocab_size);
-  const size_t num_rows = committed.size();
-  std::vector<float> speculative(num_rows * vocab_size);
-  std::vector<float> plain(vocab_size);
-  const Tensor rows = parts_.runner->logits().rows(member.first_row, static_cast<int64_t>(num_rows));
-  parts_.stream->download(rows.view(), std::as_writable_bytes(std::span(speculative)));
-  SelfCheckResult& check = request.result.self_check;
-  for (size_t row = 0; row < num_rows; ++row) {
-    parts_.shadow->decode(*request.shadow, row == 0 ? member.token_ids[0] : committed[row - 1]);
-    parts_.stream->download(parts_.shadow->logits().rows(0, 1).view(), std::as_writable_bytes(std::span(plain)));
-    ++check.rows_checked;
-    if (std::memcmp(plain.data(), speculative.data() + row * vocab_size, vocab_size * sizeof(float)) == 0) continue;
-    if (check.rows_different++ == 0) {
-      check.first_difference = static_cast<int64_t>(request.result.output_token_ids.size() + row);
-    }
-  }
 }
 
 }  // namespace foretoken

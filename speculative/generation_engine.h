@@ -86,6 +86,7 @@ class GenerationEngine {
     int64_t depth;
     std::vector<int32_t> token_ids;  // of its rows
     int64_t first_row;               // in the step
+    int64_t block_row;               // of the drafter's token ids, -1 without drafts
   };
   using Round = std::vector<Member>;
 
@@ -117,8 +118,6 @@ class GenerationEngine {
   void decode_round(bool did_other_work);
   /// Returns how many were emitted.
   int64_t emit(GenerationRequest& request, std::span<const int32_t> token_ids);
-  /// Compares the logits of the rows that were committed with those of the shadow.
-  void self_check(const Member& member, std::span<const int32_t> committed);
 
   GenerationParts parts_;
   GenerationEngineOptions options_;

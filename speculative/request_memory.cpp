@@ -11,6 +11,9 @@ namespace {
 
 using Phase = GenerationRequest::Phase;
 
+/// A request that comes back may stay for this many tokens of all that run before caches run short again.
+constexpr int64_t kGrowthTokens = 32;
+
 int64_t blocks_for(int64_t rows, int64_t block_size) { return (rows + block_size - 1) / block_size; }
 
 }  // namespace
@@ -45,10 +48,24 @@ bool RequestMemory::make_blocks(int64_t num_blocks, int64_t num_draft_blocks) {
   return num_draft_blocks == 0 || parts_.proposer->kv_cache().pool().num_free() >= num_draft_blocks;
 }
 
-bool RequestMemory::try_acquire(GenerationRequest& request) {
+int64_t RequestMemory::growth(const GenerationRequest& request, int64_t num_blocks) const {
+  const int64_t whole = request.budget_tokens(parts_.runner->options().max_verify_rows);
+  const int64_t soon = std::min(whole, request.num_tokens() + kGrowthTokens);
+  return std::max<int64_t>(0, blocks_for(soon, parts_.runner->options().block_size) - num_blocks);
+}
+
+int64_t RequestMemory::spare_blocks(const GenerationRequest& request, std::span<GenerationRequest* const> active) const {
+  int64_t blocks = growth(request, blocks_for(budget(request), parts_.runner->options().block_size));
+  for (const GenerationRequest* other : active) {
+    blocks += growth(*other, static_cast<int64_t>(other->sequence->blocks().blocks().size()));
+  }
+  return blocks;
+}
+
+bool RequestMemory::try_acquire(GenerationRequest& request, std::span<GenerationRequest* const> active) {
   if (parts_.runner->states().num_free() == 0) return false;
   try {
-    acquire(request);
+    acquire(request, request.saved && !active.empty() ? spare_blocks(request, active) : 0);
   } catch (const Error& error) {
     release(request);
     if (error.code() != ErrorCode::kOutOfMemory) throw;
@@ -60,9 +77,9 @@ bool RequestMemory::try_acquire(GenerationRequest& request) {
   return true;
 }
 
-void RequestMemory::acquire(GenerationRequest& request) {
+void RequestMemory::acquire(GenerationRequest& request, int64_t spare_blocks) {
   if (request.saved) {
-    restore(request);
+    restore(request, spare_blocks);
   } else {
     start(request);
   }
@@ -156,11 +173,11 @@ void RequestMemory::save(GenerationRequest& request) {
   ++request.result.num_preemptions;
 }
 
-void RequestMemory::restore(GenerationRequest& request) {
+void RequestMemory::restore(GenerationRequest& request, int64_t spare_blocks) {
   const SavedRequest& saved = *request.saved;
   const int64_t block_size = parts_.runner->options().block_size;
   const bool drafts = uses_drafter(request);
-  const int64_t needed = blocks_for(std::max(budget(request), saved.num_tokens), block_size);
+  const int64_t needed = blocks_for(std::max(budget(request), saved.num_tokens), block_size) + spare_blocks;
   if (!make_blocks(needed, drafts ? needed : 0)) throw Error(ErrorCode::kOutOfMemory, "no room for another sequence");
   request.sequence.emplace(parts_.runner->create_sequence(budget(request), [&](BlockTable& blocks, int32_t) {
     if (!blocks.reserve(saved.num_tokens)) throw Error(ErrorCode::kOutOfMemory, "no room for another sequence");

@@ -19,8 +19,8 @@ class RequestMemory {
   /// Throws OutOfMemory for a request that never fits.
   void check_fits(const GenerationRequest& request) const;
   /// Takes all that the request needs to start, or to go on where it was preempted. False, with nothing taken, while there is no
-  /// room.
-  [[nodiscard]] bool try_acquire(GenerationRequest& request);
+  /// room. One that was preempted needs more: what it and the `active` ones will soon grow by, or it would be preempted at once.
+  [[nodiscard]] bool try_acquire(GenerationRequest& request, std::span<GenerationRequest* const> active);
   void release(GenerationRequest& request);
   /// Preempts: everything goes to host memory, and the request waits.
   void save(GenerationRequest& request);
@@ -35,9 +35,13 @@ class RequestMemory {
 
  private:
   [[nodiscard]] int64_t budget(const GenerationRequest& request) const;
-  void acquire(GenerationRequest& request);
+  /// Blocks that the request will take beyond `num_blocks` within its next kGrowthTokens.
+  [[nodiscard]] int64_t growth(const GenerationRequest& request, int64_t num_blocks) const;
+  /// To be left free when `request` comes back.
+  [[nodiscard]] int64_t spare_blocks(const GenerationRequest& request, std::span<GenerationRequest* const> active) const;
+  void acquire(GenerationRequest& request, int64_t spare_blocks);
   void start(GenerationRequest& request);
-  void restore(GenerationRequest& request);
+  void restore(GenerationRequest& request, int64_t spare_blocks);
   void give_state(GenerationRequest& request, DrafterKv kv);
   [[nodiscard]] bool uses_drafter(const GenerationRequest& request) const;
   [[nodiscard]] bool make_blocks(int64_t num_blocks, int64_t num_draft_blocks);

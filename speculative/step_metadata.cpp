@@ -31,7 +31,8 @@ void StepMetadata::fill_sequence(const StepPart& part, size_t sequence_idx, size
   for (size_t row = 0; row < part.token_ids.size(); ++row) {
     const int64_t position = sequence.num_tokens() + static_cast<int64_t>(row);
     token_ids[row] = part.token_ids[row];
-    source_rows[row] = static_cast<int32_t>(part.block_row * block_columns + static_cast<int64_t>(row));
+    const bool is_drafted = part.token_ids[row] < 0;
+    source_rows[row] = is_drafted ? static_cast<int32_t>(part.block_row * block_columns + static_cast<int64_t>(row)) : 0;
     positions[row] = static_cast<int32_t>(position);
     slots[row] = sequence.blocks().slot(position);
   }

@@ -26,8 +26,8 @@ struct StepShape {
 struct StepPart {
   TargetSequence* sequence = nullptr;
   std::span<const int32_t> token_ids;  // one per row; -1: the drafter's, at block_token_ids[block_row, row]
-  int64_t block_row = 0;
-  bool is_sampled = false;  // by the parameters of the sequence's slot; otherwise greedy
+  int64_t block_row = -1;              // -1: the host knows all ids
+  bool is_sampled = false;             // by the parameters of the sequence's slot; otherwise greedy
 };
 
 /// Fields for at most `max_sequences` with `max_rows` rows between them; block tables lie in a buffer of their own, which is

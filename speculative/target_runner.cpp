@@ -7,6 +7,7 @@
 #include "layers/weight_operators.h"
 #include "models/kv_scales.h"
 #include "speculative/batch_bucket.h"
+#include "speculative/target_caches.h"
 
 namespace foretoken {
 namespace {
@@ -19,30 +20,6 @@ int64_t whole_vectors(int64_t count) { return (count + kVector - 1) / kVector * 
 /// Rows of the largest step.
 int64_t max_step_rows(const TargetRunnerOptions& options) {
   return batch_bucket(options.max_sequences) * options.max_verify_rows;
-}
-
-int64_t count_layers(const ModelConfig& config, LayerType type) { return std::ranges::count(config.layer_types, type); }
-
-PagedKvCacheConfig kv_config(const ModelConfig& config, const TargetRunnerOptions& options) {
-  const auto blocks_per_seq = static_cast<int32_t>((options.max_seq_len + options.block_size - 1) / options.block_size);
-  return {.num_layers = count_layers(config, LayerType::kFullAttention),
-          .num_key_value_heads = config.num_key_value_heads,
-          .head_dim = config.head_dim,
-          .dtype = options.cache_dtype,
-          .block_size = options.block_size,
-          .num_blocks =
-              options.num_kv_blocks > 0 ? static_cast<int32_t>(options.num_kv_blocks) : blocks_per_seq * options.max_sequences,
-          .max_blocks_per_seq = blocks_per_seq};
-}
-
-RecurrentStateConfig state_config(const ModelConfig& config, const TargetRunnerOptions& options) {
-  return {.num_layers = count_layers(config, LayerType::kLinearAttention),
-          .num_slots = options.max_sequences,
-          .max_record_rows = options.max_verify_rows,
-          .conv_channels = config.conv_channels(),
-          .num_value_heads = config.linear_num_value_heads,
-          .key_head_dim = config.linear_key_head_dim,
-          .value_head_dim = config.linear_value_head_dim};
 }
 
 void check_range(const std::string& what, int64_t value, int64_t most) {
@@ -64,18 +41,6 @@ const TargetRunnerOptions& supported_options(const GpuBackend& backend, const Li
   return options;
 }
 
-TargetCaches cache_views(const ModelConfig& config, const PagedKvCache& kv, const RecurrentStateStore& states) {
-  TargetCaches views;
-  int64_t attention_idx = 0;
-  int64_t linear_idx = 0;
-  for (LayerType type : config.layer_types) {
-    const bool full = type == LayerType::kFullAttention;
-    views.kv.push_back(full ? kv.layer(attention_idx++) : PagedKvView{});
-    views.recurrent.push_back(full ? RecurrentStateView{} : states.layer(linear_idx++));
-  }
-  return views;
-}
-
 }  // namespace
 
 TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfig& config, const TargetWeights& weights,
@@ -90,9 +55,9 @@ TargetRunner::TargetRunner(GpuBackend& backend, Stream& stream, const ModelConfi
               .max_seq_len = options.max_seq_len,
               .cache_dtype = options.cache_dtype,
               .activation_dtype = options.activation_dtype}),
-      kv_cache_(backend, kv_config(config, options)),
-      states_(backend, state_config(config, options)),
-      caches_(cache_views(config, kv_cache_, states_)),
+      kv_cache_(backend, target_kv_config(config, options)),
+      states_(backend, target_state_config(config, options)),
+      caches_(target_cache_views(config, kv_cache_, states_)),
       prefill_(backend, prefill_metadata_, 1, options.prefill_chunk, kv_cache_.config().max_blocks_per_seq, options.max_seq_len),
       step_(backend, round, batch_bucket(options.max_sequences), max_step_rows_, kv_cache_.config().max_blocks_per_seq,
             options.max_seq_len) {
@@ -239,7 +204,7 @@ void TargetRunner::finish_prefill(const TargetSequence& sequence, int64_t num_ro
   });
 }
 
-void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> token_ids, const ChunkFn& on_chunk) {
+void TargetRunner::check_prompt(std::span<const int32_t> token_ids) const {
   if (token_ids.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
   for (int32_t id : token_ids) {
     if (id < 0 || id >= model_.config().vocab_size) {
@@ -248,11 +213,16 @@ void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> to
                                                 .got = std::to_string(id)});
     }
   }
+}
+
+void TargetRunner::prefill(TargetSequence& sequence, std::span<const int32_t> token_ids, const ChunkFn& on_chunk) {
+  check_prompt(token_ids);
+  const int64_t begin = sequence.num_tokens_;
+  const int64_t end = begin + static_cast<int64_t>(token_ids.size());
   int64_t rows = 0;
-  for (size_t begin = 0; begin < token_ids.size(); begin += static_cast<size_t>(rows)) {
-    rows = std::min(options_.prefill_chunk, static_cast<int64_t>(token_ids.size() - begin));
-    const int64_t first = sequence.num_tokens_;
-    prefill_chunk(sequence, token_ids.subspan(begin, static_cast<size_t>(rows)));
+  for (int64_t first = begin; first < end; first += rows) {
+    rows = next_chunk(first, end);
+    prefill_chunk(sequence, token_ids.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(rows)));
     if (on_chunk) on_chunk(first, rows);
   }
   finish_prefill(sequence, rows);
@@ -314,8 +284,8 @@ void TargetRunner::check_parts(std::span<const StepPart> parts, const Tensor& bl
   for (const StepPart& part : parts) {
     check_range("rows of a sequence in a step", static_cast<int64_t>(part.token_ids.size()), options_.max_verify_rows);
     if (part.is_sampled && !sampler_) throw Error(ErrorCode::kInvalidArgument, "a sampled step needs a runner with a sampler");
-    if (!block_token_ids && std::ranges::find(part.token_ids, -1) != part.token_ids.end()) {
-      throw Error(ErrorCode::kInvalidArgument, "a step without a drafter's token ids needs all of them from the host");
+    if ((!block_token_ids || part.block_row < 0) && std::ranges::find(part.token_ids, -1) != part.token_ids.end()) {
+      throw Error(ErrorCode::kInvalidArgument, "a sequence without a row of the drafter's token ids needs all from the host");
     }
   }
 }
@@ -405,7 +375,7 @@ void TargetRunner::decode(TargetSequence& sequence, int32_t token_id) {
 
 void TargetRunner::verify(TargetSequence& sequence, const Tensor& block_token_ids) {
   const std::vector<int32_t> on_device(static_cast<size_t>(block_token_ids.dim(0)), -1);
-  const StepPart part{.sequence = &sequence, .token_ids = on_device};
+  const StepPart part{.sequence = &sequence, .token_ids = on_device, .block_row = 0};
   stage({&part, 1}, block_token_ids.reshape({1, block_token_ids.dim(0)}));
   run();
 }

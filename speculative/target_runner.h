@@ -2,6 +2,7 @@
 // to 16 per sequence) as replayed Programs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -82,6 +83,13 @@ class TargetRunner {
   /// Feeds prompt tokens in chunks (states advance in place), and leaves the pick after the last token in row 0 of picks(), its
   /// hidden states in row 0 of model().hidden() and residual(). Token ids must be in the vocabulary (InvalidArgument).
   void prefill(TargetSequence& sequence, std::span<const int32_t> token_ids, const ChunkFn& on_chunk);
+  /// Throws InvalidArgument for an empty prompt and for token ids that are not in the vocabulary.
+  void check_prompt(std::span<const int32_t> token_ids) const;
+  /// Rows of the prefill pass that begins at position `first` of a prompt: passes end on the grid of prefill_chunk, wherever a
+  /// prompt was resumed.
+  [[nodiscard]] int64_t next_chunk(int64_t first, int64_t prompt_tokens) const {
+    return std::min(options_.prefill_chunk - first % options_.prefill_chunk, prompt_tokens - first);
+  }
   /// One pass of prefill: at most prefill_chunk tokens, without a pick.
   void prefill_chunk(TargetSequence& sequence, std::span<const int32_t> token_ids);
   /// After the last chunk of a prompt, of `num_rows` rows: pick and hidden states of its last row -> row 0.
