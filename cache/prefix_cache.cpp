@@ -1,7 +1,6 @@
 #include "cache/prefix_cache.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +19,11 @@ const PrefixMemory& checked(const PrefixMemory& memory, const PrefixCacheOptions
                                               .expected = "a multiple of " + std::to_string(options.prefill_chunk) + " tokens",
                                               .got = std::to_string(options.snapshot_spacing)});
   }
+  if (options.max_snapshots < 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.what = "snapshots", .where = "prefix cache", .expected = "at least 0", .got = std::to_string(options.max_snapshots)});
+  }
   const int32_t block_size = memory.target->config().block_size;
   if (memory.draft != nullptr && memory.draft->config().block_size != block_size) {
     throw Error(ErrorCode::kInvalidArgument, {.what = "positions of a drafter block",
@@ -31,10 +35,10 @@ const PrefixMemory& checked(const PrefixMemory& memory, const PrefixCacheOptions
 }
 
 /// As many snapshots as the budget holds; nothing when the model has no recurrent state or not one fits.
-std::optional<StateSnapshots> make_snapshots(GpuBackend& backend, const PrefixMemory& memory, size_t budget_bytes) {
+std::optional<StateSnapshots> make_snapshots(GpuBackend& backend, const PrefixMemory& memory, const PrefixCacheOptions& options) {
   if (memory.states->config().num_layers == 0) return std::nullopt;
   const size_t bytes = StateSnapshots::bytes_per_snapshot(memory.states->config(), memory.hidden_row_bytes);
-  const size_t count = std::min(budget_bytes / bytes, static_cast<size_t>(std::numeric_limits<int32_t>::max()));
+  const size_t count = std::min(options.snapshot_bytes / bytes, static_cast<size_t>(options.max_snapshots));
   if (count == 0) return std::nullopt;
   return std::optional<StateSnapshots>(std::in_place, backend, *memory.states, memory.hidden_row_bytes,
                                        static_cast<int32_t>(count));
@@ -69,7 +73,7 @@ PrefixCache::PrefixCache(GpuBackend& backend, const PrefixMemory& memory, const 
     : memory_(checked(memory, options)),
       options_(options),
       is_recurrent_(memory.states->config().num_layers > 0),
-      snapshots_(make_snapshots(backend, memory, options.snapshot_bytes)),
+      snapshots_(make_snapshots(backend, memory, options)),
       index_({.target = &memory.target->pool(),
               .draft = memory.draft == nullptr ? nullptr : &memory.draft->pool(),
               .snapshots = snapshots_ ? &snapshots_->pool() : nullptr},

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -24,6 +25,8 @@ struct PrefixCacheOptions {
   int64_t snapshot_spacing = 2048;     // tokens from snapshot to snapshot in a prompt; a multiple of prefill_chunk
   bool row_invariant_prefill = false;  // prefill gives the bits of decode kernels, so every position is on the grid
   bool reuse_generated = true;         // a turn may continue text that decode kernels made
+  int32_t max_snapshots = std::numeric_limits<int32_t>::max();  // however many snapshot_bytes has room for
+  bool draft_rows = true;  // a prefix comes with the drafter's rows; otherwise the drafter knows nothing of what was cached
 };
 
 /// Device memory of the models' parts that a prefix is about. All must outlive the cache.
@@ -49,6 +52,7 @@ class PrefixCache {
   /// differ between target and drafter.
   PrefixCache(GpuBackend& backend, const PrefixMemory& memory, const PrefixCacheOptions& options);
 
+  [[nodiscard]] const PrefixCacheOptions& options() const { return options_; }
   /// False where the model has recurrent state and no snapshot fits: lookups then find nothing, and nothing is inserted.
   [[nodiscard]] bool is_enabled() const { return !is_recurrent_ || snapshots_; }
   /// See PrefixIndex::lookup. The match must end before the cache does.

@@ -75,19 +75,22 @@ double PrefixAcceptance::share(int64_t position) const {
 }
 
 std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& runner, std::span<MeasuredProposer> measured,
-                                               std::span<const int32_t> prompt, int64_t max_tokens,
-                                               std::span<const int32_t> stop_token_ids) {
+                                               std::span<const int32_t> prompt, const MeasuredText& wanted) {
   // Drafts after the text's last token must fit into the context too.
   const int64_t room = runner.options().max_seq_len - static_cast<int64_t>(prompt.size()) - kDrafts;
-  const int64_t limit = std::min(max_tokens, room);
+  const int64_t limit = std::min(wanted.max_tokens, room);
   const int64_t budget = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(limit, 0) + kDrafts;
   std::vector<Walk> walks = start_walks(measured, budget);
   TargetSequence sequence = runner.create_sequence(budget);
+  if (!wanted.draft_prompt_rows && prompt.size() > 1) {
+    for (Walk& walk : walks) walk.proposer().begin_at(static_cast<int64_t>(prompt.size()) - 1, *walk.state);
+  }
   runner.prefill(sequence, prompt, [&](int64_t first, int64_t rows) {
+    if (!wanted.draft_prompt_rows) return;
     for (Walk& walk : walks) append_chunk(stream, runner, walk, prompt, first, rows);
   });
   std::vector<int32_t> text = runner.read_picks(1);
-  const auto is_stop = [&](int32_t id) { return std::ranges::find(stop_token_ids, id) != stop_token_ids.end(); };
+  const auto is_stop = [&](int32_t id) { return std::ranges::find(wanted.stop_token_ids, id) != wanted.stop_token_ids.end(); };
   while (static_cast<int64_t>(text.size()) < limit && !is_stop(text.back())) {
     for (Walk& walk : walks) draft(stream, runner, text.back(), walk);
     runner.decode(sequence, text.back());

@@ -29,11 +29,16 @@ struct MeasuredProposer {
   PrefixAcceptance acceptance{};
 };
 
+struct MeasuredText {
+  int64_t max_tokens = 0;
+  std::span<const int32_t> stop_token_ids{};
+  bool draft_prompt_rows = true;  // the drafters' context begins with the prompt; otherwise with the text
+};
+
 /// Decodes plainly after `prompt`, at most `max_tokens` and up to a stop token, has every proposer draft at each token, and adds
 /// to their figures. Returns the text. Throws InvalidArgument (empty prompt, ids outside the vocabulary, a proposer of fewer than
 /// kPositions drafts) and OutOfMemory.
 std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& runner, std::span<MeasuredProposer> measured,
-                                               std::span<const int32_t> prompt, int64_t max_tokens,
-                                               std::span<const int32_t> stop_token_ids);
+                                               std::span<const int32_t> prompt, const MeasuredText& wanted);
 
 }  // namespace foretoken

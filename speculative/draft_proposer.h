@@ -120,6 +120,12 @@ class DraftProposer {
   /// Moves the rows of `kv` with keys below `num_keys` into an empty state, whose first_missing_key is num_keys then. Throws
   /// InvalidState when it is not empty; `kv` is then untouched.
   virtual void install_kv(DrafterKv& kv, int64_t num_keys, ProposerState& state) = 0;
+  /// Leaves the rows with keys below `first_key` out of an empty state: the drafter's context begins after them.
+  void begin_at(int64_t first_key, ProposerState& state) {
+    DrafterKv kv = take_kv(state);
+    kv.num_keys = first_key;
+    install_kv(kv, first_key, state);
+  }
 };
 
 }  // namespace foretoken

@@ -7,8 +7,8 @@
 
 namespace foretoken {
 
-DrafterRows::DrafterRows(Stream& stream, const TargetRunner& runner, DraftProposer& proposer)
-    : stream_(stream), runner_(runner), proposer_(proposer) {
+DrafterRows::DrafterRows(Stream& stream, const TargetRunner& runner, DraftProposer& proposer, bool takes_prompts)
+    : stream_(stream), runner_(runner), proposer_(proposer), takes_prompts_(takes_prompts) {
   const int64_t needed = kParkedRows * runner.options().max_sequences;
   if (runner.options().num_parked_rows >= needed) return;
   throw Error(ErrorCode::kInvalidArgument, {.what = "parked rows of the target runner",
@@ -23,7 +23,15 @@ const Tensor& DrafterRows::hidden() const {
 
 int64_t DrafterRows::first_parked_row(int32_t state_slot) const { return runner_.model().max_rows() + kParkedRows * state_slot; }
 
+void DrafterRows::start(GenerationRequest& request, int64_t budget_tokens, int64_t num_cached_tokens) {
+  request.drafter = proposer_.alloc_state(budget_tokens);
+  // The row of the prompt's last token is built with the first one of the text.
+  const int64_t first_key = takes_prompts_ ? num_cached_tokens : static_cast<int64_t>(request.prompt.size()) - 1;
+  if (first_key > 0) proposer_.begin_at(first_key, *request.drafter);
+}
+
 void DrafterRows::append_chunk(GenerationRequest& request, int64_t first_position, int64_t num_rows) {
+  if (!takes_prompts_) return;
   const auto& prompt = request.prompt;
   const int64_t step = proposer_.max_append_rows();
   const int64_t off_by_one = fault::active(Fault::kHiddenOffByOne) ? 1 : 0;

@@ -15,11 +15,16 @@ class DrafterRows {
   static constexpr int64_t kParkedRows = 32;
 
   /// All must outlive it. The runner needs kParkedRows parked rows for each of its sequences. Throws InvalidArgument otherwise.
-  DrafterRows(Stream& stream, const TargetRunner& runner, DraftProposer& proposer);
+  /// Without `takes_prompts` a drafter's context begins with generated text.
+  DrafterRows(Stream& stream, const TargetRunner& runner, DraftProposer& proposer, bool takes_prompts = true);
 
   /// The hidden states that the proposer is fed, rows of passes and parked ones.
   [[nodiscard]] const Tensor& hidden() const;
 
+  [[nodiscard]] bool takes_prompts() const { return takes_prompts_; }
+  /// A drafter for the request, with room for `budget_tokens` and no rows: the next that it takes are those of the prompt from
+  /// `num_cached_tokens` on, or of the text. Throws OutOfMemory.
+  void start(GenerationRequest& request, int64_t budget_tokens, int64_t num_cached_tokens);
   /// All rows of a prompt's chunk but the last, straight from the pass. The last one is pending: it is appended alone, exactly,
   /// before the next chunk, so that its bits are those of a prompt that resumes there.
   void append_chunk(GenerationRequest& request, int64_t first_position, int64_t num_rows);
@@ -47,6 +52,7 @@ class DrafterRows {
   Stream& stream_;
   const TargetRunner& runner_;
   DraftProposer& proposer_;
+  bool takes_prompts_;
 };
 
 }  // namespace foretoken

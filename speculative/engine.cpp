@@ -220,8 +220,10 @@ void Engine::add_drafter(Loaded& loaded) const {
 }
 
 void Engine::add_generator(Loaded& loaded) const {
-  GenerationEngineOptions options{
-      .depth_policy = nullptr, .prefix_cache = options_.prefix_cache, .overcommit = options_.overcommit};
+  GenerationEngineOptions options{.depth_policy = nullptr,
+                                  .prefix_cache = options_.prefix_cache,
+                                  .draft_prompt_rows = options_.draft_prompt_rows,
+                                  .overcommit = options_.overcommit};
   if (options_.depth_policy && loaded.proposer) options.depth_policy = make_depth_policy(*options_.depth_policy);
   if (options.prefix_cache) {
     options.prefix_cache->prefill_chunk = options_.prefill_chunk;

@@ -33,6 +33,7 @@ struct EngineOptions {
   std::optional<DepthPolicySpec> depth_policy{};     // nothing: every request's own depth
   bool require_speculation = false;                  // a checkpoint without a usable head is an error, not a note
   HiddenKind draft_hidden = HiddenKind::kPostNorm;   // which target hidden states the head is fed
+  bool draft_prompt_rows = true;                     // see GenerationEngineOptions
   RowPolicy draft_rows = RowPolicy::kExact;          // which cache rows of a chain stay after a verify
   std::optional<double> draft_confidence_stop;       // see MtpProposerOptions
   ChainKind draft_chain = ChainKind::kPostNorm;      // what a chained draft pass is fed

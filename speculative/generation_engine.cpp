@@ -25,7 +25,7 @@ GenerationEngine::GenerationEngine(const GenerationParts& parts, GenerationEngin
       begin_event_(parts.backend->create_event()),
       draft_event_(parts.backend->create_event()),
       verify_event_(parts.backend->create_event()) {
-  if (parts.proposer != nullptr) rows_.emplace(*parts.stream, *parts.runner, *parts.proposer);
+  if (parts.proposer != nullptr) rows_.emplace(*parts.stream, *parts.runner, *parts.proposer, options_.draft_prompt_rows);
   if (parts.shadow != nullptr && (!parts.runner->options().keep_logits || !parts.shadow->options().keep_logits)) {
     throw Error(ErrorCode::kInvalidArgument, "the self-check compares logits: both target runners need keep_logits");
   }
@@ -45,6 +45,17 @@ GenerationEngine::~GenerationEngine() = default;
 
 int64_t GenerationEngine::max_context() const {
   return std::min(parts_.runner->options().max_seq_len, parts_.runner->model().config().max_position_embeddings);
+}
+
+void GenerationEngine::set_depth_policy(std::unique_ptr<DepthPolicy> policy) {
+  if (num_waiting() + num_active() > 0) {
+    throw Error(ErrorCode::kInvalidState, "the depth policy cannot change while there are requests");
+  }
+  options_.depth_policy = std::move(policy);
+}
+
+void GenerationEngine::clear_prefixes() {
+  if (prefixes_) prefixes_->clear();
 }
 
 void GenerationEngine::check_request(std::span<const int32_t> prompt, const GenerationOptions& options) const {

@@ -23,6 +23,7 @@ namespace foretoken {
 struct GenerationEngineOptions {
   std::unique_ptr<DepthPolicy> depth_policy{};       // null: every request's own depth
   std::optional<PrefixCacheOptions> prefix_cache{};  // nothing: no prefix is kept
+  bool draft_prompt_rows = true;                     // the drafter's context begins with the prompt; otherwise with the text
   bool overcommit = false;  // requests join when their prompt fits, and are preempted when caches run short
 };
 
@@ -47,6 +48,10 @@ class GenerationEngine {
 
   /// Most tokens of prompt and text together.
   [[nodiscard]] int64_t max_context() const;
+  /// Null: every request's own depth. Throws InvalidState while requests wait or are alive.
+  void set_depth_policy(std::unique_ptr<DepthPolicy> policy);
+  /// Forgets cached prefixes.
+  void clear_prefixes();
 
   /// Queues a request; it joins between two rounds, in order of arrival, as soon as there is memory for its whole budget. Throws
   /// InvalidArgument: empty prompt, prompt of max_context or more tokens, ids out of range, depth out of range, speculation

@@ -75,6 +75,8 @@ class MtpProposer final : public DraftProposer {
   void install_kv(DrafterKv& kv, int64_t num_keys, ProposerState& state) override;
 
   [[nodiscard]] const MtpProposerOptions& options() const { return options_; }
+  /// Holds from the next after_verify on.
+  void set_row_policy(RowPolicy rows) { options_.rows = rows; }
   /// Builds the Programs of `num_sequences` sequences with 1 .. num_drafts + 1 rows each that read `hidden`, so the first round
   /// is as fast as the tenth.
   void prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts);

@@ -41,6 +41,11 @@ void RequestMemory::check_fits(const GenerationRequest& request) const {
                                         .got = std::to_string(needed)});
 }
 
+/// Whether cached prefixes come with drafter rows.
+bool RequestMemory::keeps_draft_rows() const {
+  return prefixes_ != nullptr && prefixes_->options().draft_rows && rows_ != nullptr && rows_->takes_prompts();
+}
+
 /// Cached prefixes make way for requests.
 bool RequestMemory::make_blocks(int64_t num_blocks, int64_t num_draft_blocks) {
   if (prefixes_ != nullptr) return prefixes_->make_room(num_blocks, num_draft_blocks);
@@ -97,32 +102,34 @@ void RequestMemory::start(GenerationRequest& request) {
   const int64_t tokens = budget(request);
   const bool drafts = uses_drafter(request);
   PrefixMatch match;
-  if (prefixes_ != nullptr && parts_.shadow == nullptr) match = prefixes_->lookup(request.prompt, drafts);
+  const bool adopts = drafts && keeps_draft_rows();
+  if (prefixes_ != nullptr && parts_.shadow == nullptr) match = prefixes_->lookup(request.prompt, adopts);
   const int64_t block_size = parts_.runner->options().block_size;
   const int64_t shared = match.num_tokens > 0 ? prefixes_->num_shared_target_blocks(match) : 0;
-  const int64_t shared_drafts = match.num_tokens > 0 && drafts ? prefixes_->num_shared_draft_blocks(match) : 0;
+  const int64_t shared_drafts = match.num_tokens > 0 && adopts ? prefixes_->num_shared_draft_blocks(match) : 0;
   const int64_t needed = blocks_for(tokens, block_size);
   if (!make_blocks(needed - shared, drafts ? needed - shared_drafts : 0)) {
     throw Error(ErrorCode::kOutOfMemory, "no room for another sequence");
   }
   if (match.num_tokens == 0) {
     request.sequence.emplace(parts_.runner->create_sequence(tokens));
-    if (drafts) request.drafter = parts_.proposer->alloc_state(tokens);
+    if (drafts) rows_->start(request, tokens, 0);
     return;
   }
   std::optional<DrafterKv> kv;
-  if (drafts) kv.emplace(DrafterKv{.blocks = parts_.proposer->kv_cache().create_table(), .num_rows = match.num_draft_rows});
+  if (adopts) kv.emplace(DrafterKv{.blocks = parts_.proposer->kv_cache().create_table(), .num_rows = match.num_draft_rows});
   request.sequence.emplace(parts_.runner->create_sequence(tokens, [&](BlockTable& blocks, int32_t state_slot) {
     prefixes_->resume(*parts_.stream, match,
                       {.target = &blocks,
                        .state_slot = state_slot,
                        .draft = kv ? &kv->blocks : nullptr,
-                       .hidden_row = drafts ? rows_->place_of(state_slot) : Tensor()});
+                       .hidden_row = adopts ? rows_->place_of(state_slot) : Tensor()});
     return match.num_tokens;
   }));
   request.num_prefilled = match.num_tokens;
   request.num_grid_tokens = match.num_grid_tokens;
   request.result.num_cached_tokens = match.num_tokens;
+  if (drafts && !adopts) rows_->start(request, tokens, match.num_tokens);
   if (!kv) return;
   give_state(request, std::move(*kv));
   if (!match.needs_boundary_row) return;
@@ -226,7 +233,7 @@ void RequestMemory::offer(GenerationRequest& request, std::span<const int32_t> t
                       .target_blocks = request.sequence->blocks().blocks(),
                       .draft_blocks = {},
                       .num_grid_tokens = request.num_grid_tokens};
-  if (request.drafter) source.draft_blocks = parts_.proposer->kv_blocks(*request.drafter);
+  if (request.drafter && keeps_draft_rows()) source.draft_blocks = parts_.proposer->kv_blocks(*request.drafter);
   static_cast<void>(prefixes_->insert(*parts_.stream, source, request.sequence->state_slot(), hidden_row));
 }
 

@@ -44,6 +44,7 @@ class RequestMemory {
   void restore(GenerationRequest& request, int64_t spare_blocks);
   void give_state(GenerationRequest& request, DrafterKv kv);
   [[nodiscard]] bool uses_drafter(const GenerationRequest& request) const;
+  [[nodiscard]] bool keeps_draft_rows() const;
   [[nodiscard]] bool make_blocks(int64_t num_blocks, int64_t num_draft_blocks);
   /// The memory of a request in the order of HostCopy.
   [[nodiscard]] std::vector<BufferView> pieces(const GenerationRequest& request, std::span<const int32_t> draft_blocks) const;

@@ -89,7 +89,7 @@ std::vector<Combination> combinations(const Options& options, Engine& engine, co
 }
 
 /// A head of its own for each combination, all along the same texts.
-void measure(Engine& engine, const Prompts& prompts, int64_t max_tokens, AcceptanceReport& report) {
+void measure(Engine& engine, const Prompts& prompts, const MeasuredText& wanted, AcceptanceReport& report) {
   std::vector<DraftHead> heads;
   std::vector<std::unique_ptr<MetadataBuffer>> rounds;
   std::vector<std::unique_ptr<MtpProposer>> proposers;
@@ -109,8 +109,7 @@ void measure(Engine& engine, const Prompts& prompts, int64_t max_tokens, Accepta
     combination.step_bytes = draft_step_bytes(head, model);
   }
   for (const std::vector<int32_t>& prompt : prompts) {
-    const auto text =
-        measure_prefix_acceptance(engine.stream(), engine.runner(), measured, prompt, max_tokens, engine.config().eos_token_ids);
+    const auto text = measure_prefix_acceptance(engine.stream(), engine.runner(), measured, prompt, wanted);
     report.num_tokens += static_cast<int64_t>(text.size());
   }
   for (size_t i = 0; i < measured.size(); ++i) report.combinations[i].acceptance = measured[i].acceptance;
@@ -190,7 +189,10 @@ int run_bench_acceptance(const Options& options) {
   report.num_prompts = prompts.size();
   const auto longest = std::ranges::max(prompts, {}, [](const auto& prompt) { return prompt.size(); });
   load_engine(engine, static_cast<int64_t>(longest.size()), max_tokens, options.flag("quiet"));
-  measure(engine, prompts, max_tokens, report);
+  const MeasuredText wanted{.max_tokens = max_tokens,
+                            .stop_token_ids = engine.config().eos_token_ids,
+                            .draft_prompt_rows = engine.options().draft_prompt_rows};
+  measure(engine, prompts, wanted, report);
   fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));
   return kExitOk;
 }

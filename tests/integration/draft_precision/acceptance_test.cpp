@@ -48,8 +48,8 @@ TEST_P(AcceptanceTest, LossOfANarrowHeadAndLmHeadIsBounded) {
   }
   for (int64_t i = 0; i < kNumPrompts; ++i) {
     const std::string index = std::to_string(i);
-    const auto text = measure_prefix_acceptance(model.stream(), model.runner(), measured, golden_.i32("prompt_" + index), 64,
-                                                model.config().eos_token_ids);
+    const auto text = measure_prefix_acceptance(model.stream(), model.runner(), measured, golden_.i32("prompt_" + index),
+                                                {.max_tokens = 64, .stop_token_ids = model.config().eos_token_ids});
     EXPECT_EQ(text, golden_.i32("greedy_" + index)) << "prompt " << i;
   }
 
@@ -74,7 +74,8 @@ TEST_P(AcceptanceTest, LossOfANarrowHeadAndLmHeadIsBounded) {
 TEST_P(AcceptanceTest, ProposersOfFewDraftsAreRefused) {
   TestModel model(*backend_, GetParam(), {.max_seq_len = 64, .max_drafts = 4});
   std::vector<MeasuredProposer> measured{{.proposer = &model.proposer()}};
-  EXPECT_THROW(measure_prefix_acceptance(model.stream(), model.runner(), measured, golden_.i32("prompt_0"), 8, {}), Error);
+  EXPECT_THROW(measure_prefix_acceptance(model.stream(), model.runner(), measured, golden_.i32("prompt_0"), {.max_tokens = 8}),
+               Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, AcceptanceTest, ::testing::Values("tiny-dense", "tiny-moe"),

@@ -123,7 +123,8 @@ TEST_P(DraftVocabTest, AcceptanceIsBelowThatOfAllTokens) {
   ConvertedHead some(model_, {}, options, scattered(200));
   std::vector<MeasuredProposer> measured{{.proposer = &all.proposer()}, {.proposer = &some.proposer()}};
   for (const int64_t i : {1, 2, 25}) {
-    (void)measure_prefix_acceptance(model_.stream(), model_.runner(), measured, prompt(i), 64, model_.config().eos_token_ids);
+    (void)measure_prefix_acceptance(model_.stream(), model_.runner(), measured, prompt(i),
+                                    {.max_tokens = 64, .stop_token_ids = model_.config().eos_token_ids});
   }
   EXPECT_GT(measured[1].acceptance.accepted[0], 0);
   EXPECT_LT(measured[1].acceptance.accepted[0], measured[0].acceptance.accepted[0]);

@@ -69,14 +69,15 @@ TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestMo
 
 GenerationEngine& TestModel::generator() {
   if (generator_) return *generator_;
-  generator_ = std::make_unique<GenerationEngine>(
-      GenerationParts{.backend = &backend_,
-                      .stream = stream_.get(),
-                      .runner = runner_.get(),
-                      .proposer = proposer_.get(),
-                      .tokenizer = options_.tokenizer,
-                      .shadow = shadow_.get()},
-      GenerationEngineOptions{.prefix_cache = options_.prefix_cache, .overcommit = options_.overcommit});
+  generator_ = std::make_unique<GenerationEngine>(GenerationParts{.backend = &backend_,
+                                                                  .stream = stream_.get(),
+                                                                  .runner = runner_.get(),
+                                                                  .proposer = proposer_.get(),
+                                                                  .tokenizer = options_.tokenizer,
+                                                                  .shadow = shadow_.get()},
+                                                  GenerationEngineOptions{.prefix_cache = options_.prefix_cache,
+                                                                          .draft_prompt_rows = options_.draft_prompt_rows,
+                                                                          .overcommit = options_.overcommit});
   return *generator_;
 }
 

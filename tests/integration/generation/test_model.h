@@ -27,6 +27,7 @@ struct TestModelOptions {
   int64_t num_kv_blocks = 0;
   bool overcommit = false;
   std::optional<PrefixCacheOptions> prefix_cache{};
+  bool draft_prompt_rows = true;
   std::optional<SamplerOptions> sampling{};
   const Tokenizer* tokenizer = nullptr;
   RowPolicy rows = RowPolicy::kExact;

@@ -89,8 +89,8 @@ TEST_P(KvDtypeTest, TheDraftersCacheAloneHardlyChangesAcceptance) {
   round.allocate(*backend_);
   std::array<MeasuredProposer, 2> measured{MeasuredProposer{&model.proposer()}, MeasuredProposer{&coded}};
   for (int64_t i = 0; i < kNumPrompts; ++i) {
-    static_cast<void>(
-        measure_prefix_acceptance(model.stream(), model.runner(), measured, prompt(i), 64, model.config().eos_token_ids));
+    static_cast<void>(measure_prefix_acceptance(model.stream(), model.runner(), measured, prompt(i),
+                                                {.max_tokens = 64, .stop_token_ids = model.config().eos_token_ids}));
   }
   for (int64_t position = 1; position <= PrefixAcceptance::kPositions; ++position) {
     const double half = measured[0].acceptance.share(position), fp8 = measured[1].acceptance.share(position);
