@@ -16,6 +16,8 @@ int run_conformance_command(const Options& options) {
   wanted.case_contains = options.text("case").value_or("");
   wanted.implementation = options.text("implementation").value_or("");
   wanted.every_nth_case = static_cast<size_t>(options.integer("every", 1, INT32_MAX));
+  wanted.seed = static_cast<uint64_t>(options.integer("seed", 0, INT64_MAX));
+  wanted.timings = options.flag("timings");
   const auto threads = static_cast<int>(options.integer("threads", 0, 1024));
   const std::unique_ptr<GpuBackend> backend =
       BackendRegistry::instance().open(options.text("backend").value_or(""), {.num_threads = threads});

@@ -1,6 +1,7 @@
 #include "backends/conformance/case_run.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -46,14 +47,15 @@ class DrainedStream {
 
 }  // namespace
 
-CaseRun::CaseRun(GpuBackend& backend, Stream& stream, const RunnableCase& test_case)
-    : backend_(backend), stream_(stream), case_(test_case) {}
+CaseRun::CaseRun(GpuBackend& backend, Stream& stream, const RunnableCase& test_case, uint64_t seed)
+    : backend_(backend), stream_(stream), case_(test_case), seed_(seed_of(test_case.schema.name() + "/" + test_case.name)) {
+  seed_ += kRounds * seed;
+}
 
 void CaseRun::prepare_rounds() {
   if (!rounds_.empty()) return;
-  const uint64_t seed = seed_of(case_.schema.name() + "/" + case_.name);
   for (size_t i = 0; i < kRounds; ++i) {
-    host_.begin(seed + i);
+    host_.begin(seed_ + i);
     host_op_ = case_.make(host_);
     host_op_->check();
     Round round{.initial = host_.images(), .expected = {}};
@@ -136,6 +138,35 @@ std::vector<ModeResult> CaseRun::run(const OpImplementation& implementation) {
     results.back().comparison.failure = std::string(to_string(error.code())) + ": " + error.what();
   }
   return results;
+}
+
+CaseTiming CaseRun::time(const OpImplementation& implementation) {
+  using Clock = std::chrono::steady_clock;
+  constexpr size_t kSamples = 9;
+  constexpr std::chrono::microseconds kSampleTime{500};
+  prepare_rounds();
+  DeviceOp device(backend_);
+  const DrainedStream drained(stream_);
+  prepare(device, implementation);
+  upload(device, rounds_[0]);
+  const Program program = backend_.record("conformance " + case_.schema.name(),
+                                          [&](CommandList& cmd) { implementation.launch(cmd, device.op->get()); });
+  const auto replay = [&](size_t times) {
+    const Clock::time_point begin = Clock::now();
+    for (size_t i = 0; i < times; ++i) stream_.run(program);
+    stream_.synchronize();
+    return Clock::now() - begin;
+  };
+  size_t times = 1;
+  while (replay(times) < kSampleTime) times *= 2;
+  std::vector<double> samples;
+  for (size_t i = 0; i < kSamples; ++i) {
+    samples.push_back(std::chrono::duration<double, std::micro>(replay(times)).count() / static_cast<double>(times));
+  }
+  std::ranges::nth_element(samples, samples.begin() + kSamples / 2);
+  CaseTiming timing{.median_us = samples[kSamples / 2]};
+  for (size_t slot = 0; slot < device.num_operands; ++slot) timing.operand_bytes += device.memory.operand_bytes(slot);
+  return timing;
 }
 
 }  // namespace foretoken

@@ -34,7 +34,7 @@ class Runner {
  private:
   void run_case(const RunnableCase& test_case) {
     const Expectation* unsupported = find_expectation(expectations_.unsupported, test_case.schema.name(), test_case.name);
-    CaseRun run(backend_, *stream_, test_case);
+    CaseRun run(backend_, *stream_, test_case, options_.seed);
     std::string refusals;
     bool selected = false;
     bool accepted = false;
@@ -81,6 +81,13 @@ class Runner {
       }
       add(test_case, implementation.name, result.mode, outcome, detail, comparison);
     }
+    if (!options_.timings || failed) return;
+    const CaseTiming timing = run.time(implementation);
+    report_.timings.push_back({.op = test_case.schema.name(),
+                               .case_name = test_case.name,
+                               .implementation = implementation.name,
+                               .median_us = timing.median_us,
+                               .operand_bytes = timing.operand_bytes});
   }
 
   void add(const RunnableCase& test_case, const std::string& implementation, const std::string& mode, ConformanceOutcome outcome,
@@ -119,8 +126,7 @@ ConformanceReport run_conformance(GpuBackend& backend, const ConformanceOptions&
     throw Error(ErrorCode::kInvalidArgument, {.what = "no such operator", .expected = "one of " + known, .got = options.op});
   }
   const Capabilities& device = backend.capabilities();
-  ConformanceReport report{
-      .backend = device.backend, .device = device.device_name, .instruction_set = device.instruction_set, .entries = {}};
+  ConformanceReport report{.backend = device.backend, .device = device.device_name, .instruction_set = device.instruction_set};
   Runner runner(backend, options, report);
   for_each_op([&](auto tag) {
     using Op = typename decltype(tag)::type;

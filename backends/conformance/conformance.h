@@ -18,6 +18,8 @@ struct ConformanceOptions {
   std::string case_contains{};                          // part of a case's name; empty: all
   std::string implementation{};                         // one implementation's name; empty: all
   size_t every_nth_case = 1;                            // 1: all; n: the first of each n, to save time
+  uint64_t seed = 0;                                    // another seed gives every case other contents
+  bool timings = false;                                 // time the replays of cases that pass
   std::optional<Expectations> expectations{};           // default: those of the backend's name
   std::function<void(const ConformanceEntry&)> seen{};  // called with each entry as it comes, when set
 };

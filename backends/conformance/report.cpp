@@ -63,6 +63,16 @@ std::string reasons_of(const std::vector<ConformanceEntry>& entries, Conformance
   return listed.empty() ? "" : fmt::format("{}:\n{}", to_string(outcome), listed);
 }
 
+std::string timing_table(const std::vector<ConformanceTiming>& timings) {
+  if (timings.empty()) return {};
+  std::string text = fmt::format("{:<20} {:<18} {:>10} {:>8}   {}\n", "operator", "implementation", "us", "GB/s", "case");
+  for (const ConformanceTiming& timing : timings) {
+    text += fmt::format("{:<20} {:<18} {:>10.2f} {:>8.2f}   {}\n", timing.op, timing.implementation, timing.median_us,
+                        timing.gb_per_s(), timing.case_name);
+  }
+  return text + "us: median of one replay among many in a row. GB/s: bytes of all operands over it.\n";
+}
+
 }  // namespace
 
 std::string_view to_string(ConformanceOutcome outcome) {
@@ -105,6 +115,7 @@ std::string ConformanceReport::to_table() const {
        {ConformanceOutcome::kExpectedFailure, ConformanceOutcome::kUnsupported, ConformanceOutcome::kRefused}) {
     text += reasons_of(entries, outcome);
   }
+  text += timing_table(timings);
   return text + std::string(kNotes) + (passed() ? "all held\n" : "NOT conformant\n");
 }
 
@@ -125,6 +136,15 @@ std::string ConformanceReport::to_json() const {
                                {"detail", entry.detail},
                                {"relative_error", entry.relative_error},
                                {"tolerance", entry.tolerance}});
+  }
+  json["timings"] = nlohmann::ordered_json::array();
+  for (const ConformanceTiming& timing : timings) {
+    json["timings"].push_back({{"op", timing.op},
+                               {"case", timing.case_name},
+                               {"implementation", timing.implementation},
+                               {"median_us", timing.median_us},
+                               {"operand_bytes", timing.operand_bytes},
+                               {"gb_per_s", timing.gb_per_s()}});
   }
   return json.dump(2) + "\n";
 }

@@ -60,6 +60,36 @@ TEST_P(Reference, ConformsToItself) {
 INSTANTIATE_TEST_SUITE_P(Operators, Reference, testing::ValuesIn(conformance_ops()),
                          [](const auto& param) { return param.param; });
 
+TEST(Runner, ASeedGivesEveryCaseOtherContents) {
+  const auto first_inputs = [](uint64_t seed) {
+    std::vector<double> values;
+    const ConformanceReport report = run_with<RmsNorm>(
+        [&values](const RmsNorm& op) {
+          values.push_back(HostTensor(op.x)(0, 0));
+          reference(op);
+        },
+        {.case_contains = "T5_H2048", .seed = seed});
+    EXPECT_TRUE(report.passed());
+    return values;
+  };
+  EXPECT_EQ(first_inputs(0), first_inputs(0));
+  EXPECT_NE(first_inputs(0), first_inputs(1));
+}
+
+TEST(Runner, TimesWhatPasses) {
+  const ConformanceReport report =
+      run_with<RmsNorm>([](const RmsNorm& op) { reference(op); }, {.case_contains = "T5_H2048", .timings = true});
+  ASSERT_FALSE(report.timings.empty());
+  EXPECT_EQ(report.timings[0].implementation, "faulty");
+  EXPECT_GT(report.timings[0].median_us, 0.0);
+  EXPECT_GE(report.timings[0].operand_bytes, 2U * 5 * 2048 * sizeof(uint16_t));
+  EXPECT_EQ(nlohmann::json::parse(report.to_json())["timings"].size(), report.timings.size());
+
+  const ConformanceReport wrong = run_with<RmsNorm>([](const RmsNorm&) {}, {.case_contains = "T5_H2048", .timings = true});
+  EXPECT_FALSE(wrong.passed());
+  EXPECT_TRUE(wrong.timings.empty());
+}
+
 TEST(Cases, HaveDistinctNames) {
   for_each_op([](auto tag) {
     using Op = typename decltype(tag)::type;

@@ -107,6 +107,16 @@ TEST_F(RegistryTest, FindsTheNullModuleOfTheBuildAndNeverTakesItByItself) {
   EXPECT_NE(registry.open("auto")->capabilities().backend, "null");
 }
 
+TEST_F(RegistryTest, FindsTheSkeletonUnderANewName) {
+  const BackendRegistry registry({module_folder("mine")});
+  const auto reports = registry.report();
+  const BackendReport* mine = find(reports, "mine");
+  ASSERT_NE(mine, nullptr);
+  EXPECT_FALSE(mine->available);
+  EXPECT_NE(mine->available.reason().find("the mine backend has no device"), std::string::npos) << mine->available.reason();
+  expect_error(registry, "mine", ErrorCode::kUnsupported, {"mine", "skeleton"});
+}
+
 TEST_F(RegistryTest, ReportsModulesThatItCannotUse) {
   const fs::path broken = fs::path(testing::TempDir()) / "foretoken_broken_module";
   fs::create_directories(broken);
