@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "backends/cuda/cuda_error.h"
+#include "backends/gpu/host/error.h"
 #include "core/error.h"
 #include "core/log.h"
 

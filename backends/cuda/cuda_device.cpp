@@ -1,9 +1,8 @@
-#include "backends/cuda/cuda_device.h"
-
 #include <string>
 
 #include "backends/cuda/cublas_lt.h"
-#include "backends/cuda/cuda_error.h"
+#include "backends/gpu/host/devices.h"
+#include "backends/gpu/host/error.h"
 
 namespace foretoken::cuda {
 namespace {
@@ -37,36 +36,18 @@ std::string version_text(int version) { return std::to_string(version / 1000) + 
 
 }  // namespace
 
-Availability driver_availability() {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    const bool no_driver = status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice;
-    return Availability::no((no_driver ? "no usable driver or device: " : "") + describe(status));
-  }
-  return count > 0 ? Availability::yes() : Availability::no("the driver has no device");
-}
-
-int num_devices() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  static_cast<void>(cudaGetLastError());
-  return 0;
-}
-
 DeviceLimits device_limits(int device) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  check({cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"});
   return {.architecture = static_cast<uint32_t>(properties.major * 10 + properties.minor),
           .max_group_memory = static_cast<uint32_t>(properties.sharedMemPerBlockOptin)};
 }
 
 Capabilities device_capabilities(int device) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  check({cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"});
   int driver = 0;
-  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check({cudaDriverGetVersion(&driver), "cudaDriverGetVersion"});
   const int compute_capability = properties.major * 10 + properties.minor;
 
   Capabilities caps;

@@ -1,9 +1,9 @@
 #include "backends/backend_module.h"
-#include "backends/cuda/cuda_provider.h"
+#include "backends/gpu/host/provider.h"
 
 namespace {
 
-foretoken::BackendProvider* create_provider() { return new foretoken::cuda::CudaProvider(); }
+foretoken::BackendProvider* create_provider() { return new foretoken::cuda::RuntimeProvider(); }
 
 constexpr foretoken::BackendModule kModule{
     .abi_version = foretoken::kBackendAbiVersion, .name = "cuda", .create_provider = create_provider};

@@ -1,9 +1,9 @@
 #include "backends/op_table.h"
 
-#include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_ops.h"
 #include "backends/gpu/delta_net_params.h"
 #include "backends/gpu/gpu_ops.h"
+#include "backends/gpu/host/backend.h"
 #include "backends/linear_group_parts.h"
 #include "backends/moe_block_parts.h"
 

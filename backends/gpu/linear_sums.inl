@@ -161,9 +161,9 @@ FORETOKEN_DEVICE void halve_lane_sums(float (&values)[n]) {
     const bool upper = (threadIdx.x & kMask) != 0;
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) {
-      const float kept = upper ? values[i + kWidth / 2] : values[i];
-      const float sent = upper ? values[i] : values[i + kWidth / 2];
-      values[i] = kept + lane_xor(sent, kMask);
+      const float first = values[i];
+      const float second = values[i + kWidth / 2];
+      values[i] = (upper ? second : first) + lane_xor(upper ? first : second, kMask);
     }
     halve_lane_sums<kWidth / 2>(values);
   }

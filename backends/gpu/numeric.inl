@@ -4,11 +4,6 @@
 namespace foretoken::gpu {
 
 template <class T>
-FORETOKEN_DEVICE T* pointer(uint64_t address) {
-  return reinterpret_cast<T*>(address);
-}
-
-template <class T>
 FORETOKEN_DEVICE T smaller(T a, T b) {
   return a < b ? a : b;
 }

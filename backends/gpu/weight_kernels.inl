@@ -1,7 +1,7 @@
 // The list of kernels of one weight format: linear_bf16_r4 takes 4 rows together, linear_bf16_any operands of any alignment.
 #pragma once
 
-#include "backends/gpu/kernel_entry.h"
+#include "backends/gpu/kernel_lists.h"
 #include "backends/gpu/linear.inl"
 #include "backends/gpu/moe_experts.inl"
 

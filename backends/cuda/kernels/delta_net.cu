@@ -1,6 +1,6 @@
 #include "backends/cuda/kernels/async_copy.cuh"
 #include "backends/cuda/kernels/kernels.h"
-#include "backends/gpu/delta_rule.inl"
+#include "backends/gpu/delta_net_kernels.inl"
 
 namespace foretoken::cuda {
 namespace {
@@ -43,10 +43,7 @@ __global__ void FORETOKEN_CLUSTER(kColumnBlocks) __launch_bounds__(kColumnBlockT
 
 }  // namespace
 
-void add_delta_net_kernels(gpu::KernelList& list) {
-  list.push_back(kernel_entry("causal_conv1d_silu", causal_conv1d_silu, kConvThreads));
-  list.push_back(kernel_entry("gated_delta_rule_any", gated_delta_rule<AnyHeads>, kWholeHeadThreads));
-  list.push_back(kernel_entry("gated_delta_rule_whole", gated_delta_rule<WholeHeads>, kWholeHeadThreads));
+void add_delta_cluster_kernels(gpu::KernelList& list) {
   list.push_back(kernel_entry("gated_delta_rule_cluster", gated_delta_rule_cluster, kColumnBlockThreads));
   list.back().min_architecture = 90;
 }

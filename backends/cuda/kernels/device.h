@@ -15,6 +15,12 @@ namespace foretoken::gpu {
 /// Lanes that exchange values: a warp.
 inline constexpr int kLanes = 32;
 
+/// Memory of the device, as operands and workspaces are.
+template <class T>
+FORETOKEN_DEVICE T* pointer(uint64_t address) {
+  return reinterpret_cast<T*>(address);
+}
+
 /// Lets the next kernel be launched while this one runs: it starts with what needs no result of this one.
 FORETOKEN_DEVICE void allow_next() {
 #if __CUDA_ARCH__ >= 900

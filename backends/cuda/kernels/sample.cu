@@ -1,17 +1,2 @@
 #include "backends/cuda/kernels/device.h"
-#include "backends/cuda/kernels/kernels.h"
-#include "backends/gpu/process_logits.inl"
-#include "backends/gpu/sample.inl"
-
-namespace foretoken::cuda {
-
-void add_sample_kernels(gpu::KernelList& list) {
-  using namespace gpu;
-  list.push_back(kernel_entry("process_logits", process_logits, kSampleThreads));
-  list.push_back(kernel_entry("count_tokens", count_tokens, kCountThreads));
-  list.push_back(kernel_entry("sample_tokens", sample_tokens, kSampleThreads));
-  list.push_back(kernel_entry("sample_drafts", sample_drafts, kSampleThreads));
-  list.push_back(kernel_entry("accept_sampled", accept_sampled, kSampleThreads));
-}
-
-}  // namespace foretoken::cuda
+#include "backends/gpu/sample_kernels.inl"

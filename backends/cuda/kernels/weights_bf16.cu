@@ -1,9 +1,8 @@
 #include "backends/cuda/kernels/device.h"
-#include "backends/cuda/kernels/kernels.h"
 #include "backends/gpu/weight_kernels.inl"
 
-namespace foretoken::cuda {
+namespace foretoken::gpu {
 
-void add_bf16_weight_kernels(gpu::KernelList& list) { gpu::add_weight_kernels<gpu::Bf16Format>(list, "bf16"); }
+void add_bf16_weight_kernels(KernelList& list) { add_weight_kernels<Bf16Format>(list, "bf16"); }
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::gpu

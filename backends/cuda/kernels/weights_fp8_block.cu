@@ -1,9 +1,8 @@
 #include "backends/cuda/kernels/device.h"
-#include "backends/cuda/kernels/kernels.h"
 #include "backends/gpu/weight_kernels.inl"
 
-namespace foretoken::cuda {
+namespace foretoken::gpu {
 
-void add_fp8_block_weight_kernels(gpu::KernelList& list) { gpu::add_weight_kernels<gpu::Fp8BlockFormat>(list, "fp8_block"); }
+void add_fp8_block_weight_kernels(KernelList& list) { add_weight_kernels<Fp8BlockFormat>(list, "fp8_block"); }
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::gpu

@@ -1,9 +1,8 @@
 #include "backends/cuda/kernels/device.h"
-#include "backends/cuda/kernels/kernels.h"
 #include "backends/gpu/weight_kernels.inl"
 
-namespace foretoken::cuda {
+namespace foretoken::gpu {
 
-void add_fp8_row_weight_kernels(gpu::KernelList& list) { gpu::add_weight_kernels<gpu::Fp8RowFormat>(list, "fp8_row"); }
+void add_fp8_row_weight_kernels(KernelList& list) { add_weight_kernels<Fp8RowFormat>(list, "fp8_row"); }
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::gpu

@@ -1,9 +1,8 @@
 #include "backends/cuda/kernels/device.h"
-#include "backends/cuda/kernels/kernels.h"
 #include "backends/gpu/weight_kernels.inl"
 
-namespace foretoken::cuda {
+namespace foretoken::gpu {
 
-void add_nvfp4_weight_kernels(gpu::KernelList& list) { gpu::add_weight_kernels<gpu::Nvfp4Format>(list, "nvfp4"); }
+void add_nvfp4_weight_kernels(KernelList& list) { add_weight_kernels<Nvfp4Format>(list, "nvfp4"); }
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::gpu

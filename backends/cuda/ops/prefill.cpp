@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "backends/cuda/cublas_lt.h"
-#include "backends/cuda/cuda_command_list.h"
 #include "backends/cuda/cuda_ops.h"
 #include "backends/cuda/kernels/prefill_params.h"
+#include "backends/gpu/host/command_list.h"
 #include "backends/gpu/ops/weights.h"
 #include "core/error.h"
 #include "core/ops/linear_group.h"
@@ -280,7 +280,7 @@ class PrefillLauncher {
 
   void multiply_by_library(CommandList& cmd, const Projection& p, const Slice& slice, uint64_t x, uint64_t weight, uint64_t up,
                            const Scratch& scratch, std::span<const Access> accesses) {
-    auto* list = dynamic_cast<CudaCommandList*>(&cmd);
+    auto* list = dynamic_cast<RuntimeCommandList*>(&cmd);
     if (list == nullptr) throw Error(ErrorCode::kInvalidArgument, "a product by cuBLASLt on a list of another backend");
     const Product product = product_of(p, slice);
     const auto multiply = [&](uint64_t by, uint64_t out) {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/kernel_module.h"
 #include "backends/cuda/ops/stream_kernels.h"
+#include "backends/gpu/host/backend.h"
+#include "backends/gpu/host/kernel_module.h"
 #include "backends/gpu/linear_params.h"
 #include "core/error.h"
 #include "core/ops/all_ops.h"
@@ -24,11 +24,11 @@ TEST(CudaKernels, HaveNamesAndBlocksThatADeviceCanRun) {
     EXPECT_EQ(entry.num_threads % 32, 0U) << entry.name;
     EXPECT_LE(entry.num_threads, 1024U) << entry.name;
   }
-  EXPECT_EQ(CudaKernelModule().size(), names.size());
+  EXPECT_EQ(RuntimeKernelModule().size(), names.size());
 }
 
 TEST(CudaKernels, HandlesAreCheckedWhenTheyAreResolved) {
-  const CudaKernelModule module;
+  const RuntimeKernelModule module;
   EXPECT_TRUE(module.resolve<gpu::LinearParams>("linear_bf16_r1"));
   EXPECT_THROW(static_cast<void>(module.resolve<gpu::LinearArgmaxParams>("linear_bf16_r1")), Error);
   const auto absent = module.resolve_optional<gpu::LinearParams>("linear_int3_r1");
@@ -39,20 +39,20 @@ TEST(CudaKernels, HandlesAreCheckedWhenTheyAreResolved) {
 TEST(CudaKernels, NeedTheInstructionsOfTheirFamily) {
   gpu::KernelEntry entry{.name = "any", .params_bytes = 8, .function = nullptr, .num_threads = 32};
   entry.min_architecture = 90;
-  EXPECT_EQ(CudaKernelCode(entry).absent_reason(80), "its instructions begin with sm_90, this is sm_80");
-  EXPECT_EQ(CudaKernelCode(entry).absent_reason(120), "");
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(80), "its instructions begin with sm_90, this is sm_80");
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(120), "");
   entry.min_architecture = 120;
   entry.family_only = true;
-  EXPECT_FALSE(CudaKernelCode(entry).absent_reason(100).empty());
-  EXPECT_EQ(CudaKernelCode(entry).absent_reason(121), "");
-  EXPECT_EQ(CudaKernelCode(entry).absent_reason(130), "its instructions are those of the family of sm_120, this is sm_130");
-  CudaKernelCode from_ptx(entry);
+  EXPECT_FALSE(RuntimeKernelCode(entry).absent_reason(100).empty());
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(121), "");
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(130), "its instructions are those of the family of sm_120, this is sm_130");
+  RuntimeKernelCode from_ptx(entry);
   from_ptx.set_loaded(80);
   EXPECT_EQ(from_ptx.absent_reason(120), "this build has no code for sm_120, only what sm_80 has");
 }
 
 TEST(CudaKernels, BlockScaledProductsWaitToBeAskedFor) {
-  const StreamKernels<StreamParams> kernels(CudaKernelModule(), "stream_linear", StreamMath::kBlockScaled);
+  const StreamKernels<StreamParams> kernels(RuntimeKernelModule(), "stream_linear", StreamMath::kBlockScaled);
   const Tensor x = Tensor::shape_only(DType::kBF16, {1, 512});
   LinearWeight w;
   w.weight = Tensor::shape_only(DType::kE2M1, {64, 512});
@@ -70,7 +70,7 @@ TEST(CudaKernels, BlockScaledProductsWaitToBeAskedFor) {
 
 /// Making the table resolves every kernel that an operator launches, and with it the size of its parameters.
 TEST(CudaKernels, EveryOperatorHasAnImplementation) {
-  const CudaKernelModule module;
+  const RuntimeKernelModule module;
   const OpTable table = make_op_table(module);
   for_each_op([&](auto tag) {
     using Op = typename decltype(tag)::type;

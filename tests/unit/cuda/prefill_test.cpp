@@ -5,8 +5,8 @@
 #include <string>
 
 #include "backends/cuda/cublas_lt.h"
-#include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/kernel_module.h"
+#include "backends/gpu/host/backend.h"
+#include "backends/gpu/host/kernel_module.h"
 #include "backends/ops.h"
 #include "core/ops/linear_group.h"
 
@@ -22,7 +22,7 @@ class CudaPrefill : public testing::Test {
     return table_.choose(Op::schema().name(), &op).name;
   }
 
-  CudaKernelModule module_;
+  RuntimeKernelModule module_;
   OpTable table_ = make_op_table(module_);
 };
 

@@ -1,15 +1,15 @@
 // What CUDA says on a machine without a device, and what its errors look like. No test here needs a device.
 #include <gtest/gtest.h>
 
-#include "backends/cuda/cuda_error.h"
-#include "backends/cuda/cuda_provider.h"
+#include "backends/gpu/host/error.h"
+#include "backends/gpu/host/provider.h"
 #include "core/error.h"
 
 namespace foretoken::cuda {
 namespace {
 
 TEST(CudaProvider, SaysWhyThereIsNoDevice) {
-  const CudaProvider provider;
+  const RuntimeProvider provider;
   const Availability available = provider.availability();
   if (available) GTEST_SKIP() << "there is a CUDA device";
   EXPECT_EQ(provider.name(), "cuda");
@@ -25,9 +25,9 @@ TEST(CudaProvider, SaysWhyThereIsNoDevice) {
 }
 
 TEST(CudaError, NamesTheCallTheCodeAndTheDetail) {
-  check(cudaSuccess, "cudaMalloc");
+  check({cudaSuccess, "cudaMalloc"});
   try {
-    check(cudaErrorIllegalAddress, "cudaStreamSynchronize", "work since the last wait: 'draft x3'");
+    check({cudaErrorIllegalAddress, "cudaStreamSynchronize"}, "work since the last wait: 'draft x3'");
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDeviceError);
@@ -36,7 +36,7 @@ TEST(CudaError, NamesTheCallTheCodeAndTheDetail) {
       EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
     }
   }
-  check_in_destructor(cudaErrorCudartUnloading, "cudaFree");
+  check_in_destructor({cudaErrorCudartUnloading, "cudaFree"});
 }
 
 }  // namespace

@@ -1,19 +1,20 @@
-// Memory of a CUDA device, and pinned memory of the host that the device reaches.
+// Memory of a device, and pinned memory of the host that the device reaches.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 
 #include "core/tensor.h"
+#include "gpu_runtime.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
 /// Owns one allocation, aligned to 256 bytes at least.
-class CudaBuffer final : public BufferHandle {
+class RuntimeBuffer final : public BufferHandle {
  public:
   /// Adds its size to `allocated`, which must outlive it. Throws OutOfMemory with the size asked for and what is free.
-  CudaBuffer(int device, size_t bytes, MemoryKind kind, std::atomic<size_t>& allocated);
-  ~CudaBuffer() override;
+  RuntimeBuffer(int device, size_t bytes, MemoryKind kind, std::atomic<size_t>& allocated);
+  ~RuntimeBuffer() override;
 
   [[nodiscard]] size_t bytes() const override { return bytes_; }
   [[nodiscard]] DeviceAddress address() const override { return reinterpret_cast<DeviceAddress>(data_); }
@@ -30,4 +31,4 @@ class CudaBuffer final : public BufferHandle {
   void* data_ = nullptr;
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

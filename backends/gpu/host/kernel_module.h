@@ -1,4 +1,4 @@
-// The CUDA kernels of one device, by name.
+// The kernels of one device, by name.
 #pragma once
 
 #include <map>
@@ -7,12 +7,13 @@
 
 #include "backends/gpu/kernel_entry.h"
 #include "backends/kernel.h"
+#include "gpu_runtime.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
-class CudaKernelCode final : public KernelCode {
+class RuntimeKernelCode final : public KernelCode {
  public:
-  explicit CudaKernelCode(const gpu::KernelEntry& entry)
+  explicit RuntimeKernelCode(const gpu::KernelEntry& entry)
       : KernelCode(entry.name, entry.params_bytes),
         function_(entry.function),
         num_threads_(entry.num_threads),
@@ -27,7 +28,7 @@ class CudaKernelCode final : public KernelCode {
   /// Whether what it writes may be read by a kernel that has not waited: the next launch must not start early.
   [[nodiscard]] bool makes_weights() const { return makes_weights_; }
   [[nodiscard]] bool large_group_memory() const { return large_group_memory_; }
-  /// Why a device of this architecture (90 for sm_90) cannot run it; empty: it can.
+  /// Why a device of this architecture (kernel_entry.h) cannot run it; empty: it can.
   [[nodiscard]] std::string absent_reason(uint32_t architecture) const;
   /// `architecture`: the one whose instructions the loaded code was compiled for, which an older build's may lack.
   void set_loaded(uint32_t architecture) { loaded_architecture_ = architecture; }
@@ -47,13 +48,13 @@ class CudaKernelCode final : public KernelCode {
 /// All kernels of this build.
 [[nodiscard]] gpu::KernelList all_kernels();
 
-class CudaKernelModule final : public KernelModule {
+class RuntimeKernelModule final : public KernelModule {
  public:
   /// Without a device: names and sizes only, for tests. Throws InternalError when two kernels have one name.
-  CudaKernelModule();
+  RuntimeKernelModule();
   /// Loads every kernel that `device` has the instructions for, so that nothing is loaded later, inside a recording. Throws
   /// Unsupported when this build has no code for the device.
-  explicit CudaKernelModule(int device);
+  explicit RuntimeKernelModule(int device);
 
   [[nodiscard]] const KernelCode* find(std::string_view name, std::string& reason) const override;
   [[nodiscard]] size_t size() const { return kernels_.size(); }
@@ -61,7 +62,7 @@ class CudaKernelModule final : public KernelModule {
  private:
   uint32_t architecture_ = 0;      // of the device; 0 without one
   uint32_t max_group_memory_ = 0;  // likewise
-  std::map<std::string, CudaKernelCode, std::less<>> kernels_;
+  std::map<std::string, RuntimeKernelCode, std::less<>> kernels_;
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

@@ -1,12 +1,12 @@
-#include "backends/cuda/cuda_buffer.h"
+#include "backends/gpu/host/buffer.h"
 
 #include <algorithm>
 #include <string>
 
-#include "backends/cuda/cuda_error.h"
+#include "backends/gpu/host/error.h"
 #include "core/error.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 namespace {
 
 // An empty buffer has an address of its own too.
@@ -23,32 +23,28 @@ constexpr size_t kSmallestAllocation = 256;
 
 }  // namespace
 
-CudaBuffer::CudaBuffer(int device, size_t bytes, MemoryKind kind, std::atomic<size_t>& allocated)
+RuntimeBuffer::RuntimeBuffer(int device, size_t bytes, MemoryKind kind, std::atomic<size_t>& allocated)
     : device_(device), bytes_(bytes), kind_(kind), allocated_(allocated) {
   use_device(device);
   size_t free_bytes = 0;
   size_t total_bytes = 0;
-  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  check(runtime::memory_info(free_bytes, total_bytes));
   if (kind == MemoryKind::kDevice && bytes > total_bytes) throw_out_of_memory(bytes, kind, free_bytes, {});
   const size_t wanted = std::max(bytes, kSmallestAllocation);
-  const cudaError_t status =
-      kind == MemoryKind::kDevice ? cudaMalloc(&data_, wanted) : cudaHostAlloc(&data_, wanted, cudaHostAllocPortable);
-  if (status == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());
-    throw_out_of_memory(bytes, kind, free_bytes, describe(status));
+  const runtime::Result result =
+      kind == MemoryKind::kDevice ? runtime::allocate(&data_, wanted) : runtime::allocate_pinned(&data_, wanted);
+  if (result.status == runtime::kOutOfMemory) {
+    runtime::clear_error();
+    throw_out_of_memory(bytes, kind, free_bytes, describe(result.status));
   }
-  check(status, kind == MemoryKind::kDevice ? "cudaMalloc" : "cudaHostAlloc");
+  check(result);
   allocated_.fetch_add(bytes_, std::memory_order_relaxed);
 }
 
-CudaBuffer::~CudaBuffer() {
-  check_in_destructor(cudaSetDevice(device_), "cudaSetDevice");
-  if (kind_ == MemoryKind::kDevice) {
-    check_in_destructor(cudaFree(data_), "cudaFree");
-  } else {
-    check_in_destructor(cudaFreeHost(data_), "cudaFreeHost");
-  }
+RuntimeBuffer::~RuntimeBuffer() {
+  check_in_destructor(runtime::set_device(device_));
+  check_in_destructor(kind_ == MemoryKind::kDevice ? runtime::free(data_) : runtime::free_pinned(data_));
   allocated_.fetch_sub(bytes_, std::memory_order_relaxed);
 }
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

@@ -1,14 +1,14 @@
-#include "backends/cuda/cuda_command_list.h"
+#include "backends/gpu/host/command_list.h"
 
 #include <array>
 #include <utility>
 
-#include "backends/cuda/cuda_error.h"
-#include "backends/cuda/kernel_module.h"
+#include "backends/gpu/host/error.h"
+#include "backends/gpu/host/kernel_module.h"
 #include "backends/view_checks.h"
 #include "core/error.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 namespace {
 
 constexpr uint32_t kMaxGridX = 0x7fffffffU;
@@ -28,23 +28,23 @@ const void* address_of(const BufferView& view) { return reinterpret_cast<const v
 
 }  // namespace
 
-CudaCommandList::CudaCommandList(const ListContext& context, cudaStream_t stream, ListMode mode, std::string owner)
+RuntimeCommandList::RuntimeCommandList(const ListContext& context, runtime::Stream stream, ListMode mode, std::string owner)
     : context_(context), stream_(stream), mode_(mode), owner_(std::move(owner)) {
   if (mode_ == ListMode::kRecording) ++recordings_of_this_thread;
 }
 
-CudaCommandList::~CudaCommandList() {
+RuntimeCommandList::~RuntimeCommandList() {
   if (mode_ == ListMode::kRecording) --recordings_of_this_thread;
 }
 
-void CudaCommandList::refuse_while_recording(std::string_view call) {
+void RuntimeCommandList::refuse_while_recording(std::string_view call) {
   if (recordings_of_this_thread == 0) return;
   throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
 }
 
-void CudaCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
-                             std::span<const Access> accesses) {
-  const auto* kernel = dynamic_cast<const CudaKernelCode*>(&code);
+void RuntimeCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
+                                std::span<const Access> accesses) {
+  const auto* kernel = dynamic_cast<const RuntimeKernelCode*>(&code);
   if (kernel == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "launch of kernel " + code.name() + ", which is of another backend");
   }
@@ -57,24 +57,16 @@ void CudaCommandList::launch(const KernelCode& code, Grid grid, std::span<const 
   for (const Access& access : accesses) check_view(access.view, "operand of kernel " + code.name());
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = {grid.x, grid.y, grid.z};
-  config.blockDim = {kernel->num_threads(), 1, 1};
-  config.dynamicSmemBytes = grid.group_memory;
-  config.stream = stream_;
-  config.attrs = &attribute;
-  config.numAttrs = context_.programmatic_launch && may_start_early_ ? 1 : 0;
   std::array<void*, 1> arguments{const_cast<std::byte*>(params.data())};
-  const cudaError_t status = cudaLaunchKernelExC(&config, kernel->function(), arguments.data());
-  if (status != cudaSuccess) check(status, "cudaLaunchKernelExC", where(code.name()));
+  const bool early = context_.programmatic_launch && may_start_early_;
+  const runtime::Result result =
+      runtime::launch(kernel->function(), grid, kernel->num_threads(), arguments.data(), stream_, early);
+  if (result.failed()) check(result, where(code.name()));
   may_start_early_ = !kernel->makes_weights();
   launched(code.name());
 }
 
-void CudaCommandList::copy(const BufferView& source, const BufferView& destination) {
+void RuntimeCommandList::copy(const BufferView& source, const BufferView& destination) {
   check_copy(source, destination);
   if (source.bytes == 0) return;
   if (source.bytes <= gpu::kCopyBytes) {
@@ -84,13 +76,11 @@ void CudaCommandList::copy(const BufferView& source, const BufferView& destinati
                   accesses);
     return;
   }
-  check(cudaMemcpyAsync(reinterpret_cast<void*>(destination.address()), address_of(source), source.bytes, cudaMemcpyDefault,
-                        stream_),
-        "cudaMemcpyAsync");
+  check(runtime::copy_async(reinterpret_cast<void*>(destination.address()), address_of(source), source.bytes, stream_));
   launched("copy");
 }
 
-void CudaCommandList::fill(const BufferView& destination, uint32_t pattern) {
+void RuntimeCommandList::fill(const BufferView& destination, uint32_t pattern) {
   check_fill(destination);
   if (destination.bytes == 0) return;
   const gpu::FillParams params{
@@ -99,16 +89,16 @@ void CudaCommandList::fill(const BufferView& destination, uint32_t pattern) {
   context_.fill(*this, Grid{gpu::fill_groups(destination.bytes)}, params, accesses);
 }
 
-void CudaCommandList::launched(std::string_view what) {
+void RuntimeCommandList::launched(std::string_view what) {
   ++num_launches_;
   if (mode_ != ListMode::kSynchronous) return;
-  const cudaError_t status = cudaStreamSynchronize(stream_);
-  if (status != cudaSuccess) check(status, "cudaStreamSynchronize", where(what));
+  const runtime::Result result = runtime::synchronize(stream_);
+  if (result.failed()) check(result, where(what));
 }
 
-std::string CudaCommandList::where(std::string_view what) const {
+std::string RuntimeCommandList::where(std::string_view what) const {
   return owner_ + ", launch " + std::to_string(num_launches_) + " (" + std::string(what) + (label_.empty() ? "" : ", " + label_) +
          ")";
 }
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

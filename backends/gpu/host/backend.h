@@ -1,23 +1,23 @@
-// One CUDA device as a backend.
+// One device as a backend.
 #pragma once
 
 #include <atomic>
 
 #include "backends/backend.h"
-#include "backends/cuda/cuda_command_list.h"
-#include "backends/cuda/kernel_module.h"
+#include "backends/gpu/host/command_list.h"
+#include "backends/gpu/host/kernel_module.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
-/// The operators of CUDA over the kernels of `module`, best first, for `device`. `module` must outlive the table.
+/// The operators of this backend over the kernels of `module`, best first, for `device`. `module` must outlive the table.
 [[nodiscard]] OpTable make_op_table(const KernelModule& module, int device = 0);
 
 /// Streams of one backend may be used by several host threads, one thread each.
-class CudaBackend final : public GpuBackend {
+class RuntimeBackend final : public GpuBackend {
  public:
   /// `synchronous`: every launch is waited for, and Programs run launch by launch. Throws Unsupported when this build has no
   /// kernels for the device, DeviceError when the device cannot be used.
-  CudaBackend(int device, bool synchronous);
+  RuntimeBackend(int device, bool synchronous);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;
@@ -31,10 +31,10 @@ class CudaBackend final : public GpuBackend {
   int device_;
   bool synchronous_;
   Capabilities capabilities_;
-  CudaKernelModule kernels_;
+  RuntimeKernelModule kernels_;
   OpTable ops_;
   ListContext context_;
   std::atomic<size_t> allocated_bytes_{0};
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

@@ -5,18 +5,18 @@
 #include <cstddef>
 #include <span>
 
-#include "backends/cuda/cuda_handles.h"
+#include "backends/gpu/host/handles.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
 /// For one stream, whose device must be the current one at each call. Memory is taken at the first use.
-class CudaStaging {
+class Staging {
  public:
   /// Copies `source` to `destination` on the device, behind the stream's work; `source` may be reused when the call returns.
   /// Waits only while both halves of the ring are still being read.
-  void upload(cudaStream_t stream, std::span<const std::byte> source, void* destination);
+  void upload(runtime::Stream stream, std::span<const std::byte> source, void* destination);
   /// Copies from the device; the bytes are there once the caller has waited for the stream and called `finish_download`.
-  void begin_download(cudaStream_t stream, const void* source, std::span<std::byte> destination);
+  void begin_download(runtime::Stream stream, const void* source, std::span<std::byte> destination);
   void finish_download(std::span<std::byte> destination) const;
 
  private:
@@ -29,7 +29,7 @@ class CudaStaging {
   };
 
   void prepare_upload();
-  void next_half(cudaStream_t stream);
+  void next_half(runtime::Stream stream);
 
   PinnedMemory ring_;
   std::array<Half, 2> halves_;
@@ -38,4 +38,4 @@ class CudaStaging {
   PinnedMemory download_;
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

@@ -1,24 +1,24 @@
-// A point in the work of a CUDA stream.
+// A point in the work of a stream.
 #pragma once
 
 #include <atomic>
 
-#include "backends/cuda/cuda_handles.h"
 #include "backends/event.h"
+#include "backends/gpu/host/handles.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
-class CudaEvent final : public Event {
+class RuntimeEvent final : public Event {
  public:
-  explicit CudaEvent(int device);
+  explicit RuntimeEvent(int device);
 
   [[nodiscard]] bool is_complete() const override;
   void synchronize() override;
   [[nodiscard]] double elapsed_us(const Event& earlier) const override;
 
   /// Marks the present end of `stream`.
-  void record(cudaStream_t stream);
-  [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
+  void record(runtime::Stream stream);
+  [[nodiscard]] runtime::Event get() const { return event_.get(); }
 
  private:
   int device_;
@@ -26,4 +26,4 @@ class CudaEvent final : public Event {
   std::atomic<bool> recorded_{false};
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

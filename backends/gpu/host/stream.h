@@ -1,23 +1,23 @@
-// A stream of a CUDA device.
+// A stream of a device.
 #pragma once
 
 #include <array>
 #include <string>
 #include <string_view>
 
-#include "backends/cuda/cuda_command_list.h"
-#include "backends/cuda/cuda_handles.h"
-#include "backends/cuda/cuda_staging.h"
+#include "backends/gpu/host/command_list.h"
+#include "backends/gpu/host/handles.h"
+#include "backends/gpu/host/staging.h"
 #include "backends/stream.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
-class CudaStream final : public Stream {
+class RuntimeStream final : public Stream {
  public:
   /// `context` outlives the stream. `synchronous`: waits after each launch, and Programs run launch by launch.
-  CudaStream(int device, const ListContext& context, bool synchronous);
+  RuntimeStream(int device, const ListContext& context, bool synchronous);
   /// Waits for what is under way: staging memory is in use until then.
-  ~CudaStream() override;
+  ~RuntimeStream() override;
 
   void run(const RecordFn& fn) override;
   void run(const Program& program) override;
@@ -39,10 +39,10 @@ class CudaStream final : public Stream {
   int device_;
   const ListContext& context_;
   bool synchronous_;
-  CudaStaging staging_;
+  Staging staging_;
   StreamHandle stream_;                          // destroyed before the staging memory
   std::array<std::string, kRemembered> recent_;  // labels of work since the last wait, for errors; empty: none
   size_t num_recent_ = 0;
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE

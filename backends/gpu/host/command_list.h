@@ -1,7 +1,7 @@
-// The command list of CUDA: puts each launch on a stream. Whether it runs or is captured into a graph is the stream's business.
+// The command list: puts each launch on a stream. Whether it runs or is captured into a graph is the stream's business.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include "gpu_runtime.h"
 
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 #include "backends/gpu/memory_params.h"
 #include "backends/kernel.h"
 
-namespace foretoken::cuda {
+namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
 /// What the lists of one backend share.
 struct ListContext {
@@ -27,11 +27,11 @@ enum class ListMode : uint8_t {
   kRecording
 };
 
-class CudaCommandList final : public CommandList {
+class RuntimeCommandList final : public CommandList {
  public:
   /// `context` and `stream` outlive the list. `owner` is what errors call the work ("program 'draft'").
-  CudaCommandList(const ListContext& context, cudaStream_t stream, ListMode mode, std::string owner);
-  ~CudaCommandList() override;
+  RuntimeCommandList(const ListContext& context, runtime::Stream stream, ListMode mode, std::string owner);
+  ~RuntimeCommandList() override;
 
   void launch(const KernelCode& code, Grid grid, std::span<const std::byte> params, std::span<const Access> accesses) override;
   void copy(const BufferView& source, const BufferView& destination) override;
@@ -59,7 +59,7 @@ class CudaCommandList final : public CommandList {
   [[nodiscard]] std::string where(std::string_view what) const;
 
   const ListContext& context_;
-  cudaStream_t stream_;
+  runtime::Stream stream_;
   ListMode mode_;
   std::string owner_;
   std::string label_;
@@ -67,4 +67,4 @@ class CudaCommandList final : public CommandList {
   size_t num_launches_ = 0;
 };
 
-}  // namespace foretoken::cuda
+}  // namespace foretoken::FORETOKEN_GPU_NAMESPACE
