@@ -124,13 +124,11 @@ std::vector<BenchSeries> measure(Engine& engine, const BenchOptions& wanted) {
 
 int run_bench_decode(const Options& options) {
   BenchOptions wanted = bench_options(options);
-  EngineOptions engine_options = cli::engine_options(options);
+  EngineOptions engine_options = decoding_options(options);
   engine_options.max_speculative_tokens = wanted.max_depth();
   engine_options.require_speculation =
       wanted.max_depth() > 0 && (options.has("speculative-tokens") || options.has("force-accept"));
-  engine_options.draft_precision = draft_precision_options(options);
   engine_options.draft_rows = parse_option(options, "draft-rows", parse_row_policy);
-  engine_options.draft_confidence_stop = confidence_stop_option(options);
   Engine engine(std::move(engine_options));
   if (!engine.can_speculate()) wanted.depths.clear();
   const int64_t context = engine.config().max_position_embeddings;

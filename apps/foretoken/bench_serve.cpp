@@ -12,6 +12,7 @@
 #include "apps/foretoken/exit_status.h"
 #include "apps/foretoken/output_file.h"
 #include "apps/foretoken/prompt_list.h"
+#include "apps/foretoken/sampling_options.h"
 #include "apps/foretoken/serve_report.h"
 #include "apps/foretoken/serve_run.h"
 #include "core/error.h"
@@ -20,15 +21,15 @@ namespace foretoken::cli {
 namespace {
 
 constexpr int64_t kMaxDepth = TargetRunner::kMaxVerifyRows - 1;
-constexpr int64_t kMaxSequences = 64;
 
 struct ServeOptions {
   std::vector<double> rates;
+  std::vector<RowPolicy> row_policies;
   std::vector<DepthPolicySpec> depth_policies;
   int64_t num_requests = 0;
-  int64_t max_sequences = 0;
   IntegerRange prompt_tokens;
   IntegerRange max_tokens;
+  SamplingParams sampling{};  // its seed is that of the first prompt
   uint64_t seed = 0;
   int64_t repeat = 0;
   std::vector<int64_t> forced_accepts;
@@ -69,23 +70,39 @@ std::vector<DepthPolicySpec> depth_policies(const Options& options) {
   return specs;
 }
 
+std::vector<RowPolicy> row_policies(const Options& options) {
+  std::vector<RowPolicy> policies;
+  for (const RowPolicy policy : parse_list(options, "draft-rows", parse_row_policy)) {
+    if (std::ranges::find(policies, policy) == policies.end()) policies.push_back(policy);
+  }
+  return policies;
+}
+
 ServeOptions serve_options(const Options& options) {
   check_prompt_list_options(options);
   if (has_prompt_list(options) && options.has("prompt-tokens")) {
     options.fail("--prompt-tokens is the length of random prompts: it goes without --prompts and --token-ids-file");
   }
   ServeOptions wanted{.rates = options.positive_numbers("rate"),
+                      .row_policies = row_policies(options),
                       .depth_policies = depth_policies(options),
                       .num_requests = options.integer("requests", 1, 1'000'000),
-                      .max_sequences = options.integer("max-sequences", 1, kMaxSequences),
                       .prompt_tokens = options.integer_range("prompt-tokens", 1, INT32_MAX),
                       .max_tokens = options.integer_range("max-tokens", 1, INT32_MAX),
+                      .sampling = sampling_params(options, {}),
                       .seed = static_cast<uint64_t>(options.integer("seed", 0, INT64_MAX)),
                       .repeat = options.integer("repeat", 1, 1000),
                       .forced_accepts = {},
                       .check = options.flag("check"),
                       .report_path = options.text("report")};
   if (wanted.report_path && wanted.report_path->empty()) options.fail("option --report: expected a file, got nothing");
+  const bool draws_drafts =
+      wanted.max_depth() > 0 && wanted.sampling.temperature > 0.0F && wanted.sampling.draft_sampling != DraftSampling::kGreedy;
+  for (const std::string_view option : {"check", "force-accept"}) {
+    if (!draws_drafts || !options.has(option)) continue;
+    options.fail("--" + std::string(option) +
+                 " at a temperature needs --draft-sampling greedy: drafts that are sampled change the text of a seed");
+  }
   if (!options.has("force-accept")) return wanted;
   wanted.forced_accepts = options.integers("force-accept", 0, kMaxDepth);
   if (wanted.max_depth() == 0) options.fail("--force-accept needs at least one number of speculative tokens above 0");
@@ -102,28 +119,28 @@ ServeLoad read_load(const Options& options, const ServeOptions& wanted, const En
 /// Serves the load in each way that is asked for.
 class ServeBench {
  public:
-  ServeBench(Engine& engine, const ServeOptions& wanted, const ServeLoad& load) : wanted_(wanted), load_(load) {
-    parts_ = {.backend = &engine.backend(),
-              .stream = &engine.stream(),
-              .runner = &engine.runner(),
-              .proposer = engine.proposer(),
-              .tokenizer = engine.tokenizer()};
+  ServeBench(Engine& engine, const ServeOptions& wanted, const ServeLoad& load)
+      : engine_(engine), wanted_(wanted), load_(load), sampling_(wanted.sampling) {
+    if (sampling_.min_tokens > 0) sampling_.stop_token_ids = engine.config().eos_token_ids;
+    for (const DepthPolicySpec& spec : wanted.depth_policies) policies_.push_back(make_depth_policy(spec));
     if (wanted.check || !wanted.forced_accepts.empty()) decode_alone();
   }
 
   [[nodiscard]] std::vector<ServeSeries> measure() {
+    const std::vector<Kind> kinds = list_kinds();
     std::vector<ServeSeries> series;
-    std::vector<std::vector<ServeFigures>> runs;
-    for (const DepthPolicySpec& spec : wanted_.depth_policies) {
-      for (const double rate : wanted_.rates) series.push_back({.depth_policy = to_string(spec), .rate = rate});
-      warm_up(spec);
+    for (const Kind& kind : kinds) {
+      const bool drafts = spec_of(kind).max_drafts > 0;
+      series.push_back({.draft_rows = drafts ? std::string(row_policy_name(kind.rows)) : std::string(),
+                        .depth_policy = to_string(spec_of(kind)),
+                        .rate = kind.rate});
+      if (kind.rate == wanted_.rates.front()) warm_up(kind);
     }
-    runs.resize(series.size());
+    std::vector<std::vector<ServeFigures>> runs(kinds.size());
     // All kinds in turn, so that a machine that slows down or speeds up does so for all of them.
     for (int64_t run = 0; run < wanted_.repeat; ++run) {
-      for (size_t i = 0; i < series.size(); ++i) {
-        const DepthPolicySpec& spec = wanted_.depth_policies[i / wanted_.rates.size()];
-        const ServeRun served = serve_once(spec, load_, series[i].rate);
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        const ServeRun served = serve_once(kinds[i], load_);
         if (wanted_.check) series[i].num_different += num_different(served);
         runs[i].push_back(serve_figures(served));
         series[i].output_tokens_per_second.push_back(runs[i].back().output_tokens_per_second);
@@ -137,10 +154,41 @@ class ServeBench {
   }
 
  private:
+  /// One way to serve.
+  struct Kind {
+    RowPolicy rows;
+    size_t policy_idx;  // of the depth policy
+    double rate;
+  };
+
+  [[nodiscard]] const DepthPolicySpec& spec_of(const Kind& kind) const { return wanted_.depth_policies[kind.policy_idx]; }
+
+  /// Plain decoding has no rows, so it is there once.
+  [[nodiscard]] std::vector<Kind> list_kinds() const {
+    std::vector<Kind> kinds;
+    for (const RowPolicy rows : wanted_.row_policies) {
+      for (size_t i = 0; i < policies_.size(); ++i) {
+        if (wanted_.depth_policies[i].max_drafts == 0 && rows != wanted_.row_policies.front()) continue;
+        for (const double rate : wanted_.rates) kinds.push_back({.rows = rows, .policy_idx = i, .rate = rate});
+      }
+    }
+    return kinds;
+  }
+
+  /// The same text for every request with that prompt.
+  [[nodiscard]] GenerationOptions options_of(size_t prompt_idx, int64_t max_tokens) const {
+    GenerationOptions options;
+    options.max_tokens = max_tokens;
+    options.num_speculative_tokens = 0;
+    options.sampling = sampling_;
+    options.sampling.seed += prompt_idx;
+    return options;
+  }
+
   /// The text of each prompt by itself, plainly decoded: as long as any request wants it, and with forced accept counts long
   /// enough for the drafts of the last round.
   void decode_alone() {
-    GenerationEngine engine(parts_);
+    engine_.generator().set_depth_policy(nullptr);
     std::vector<int64_t> lengths(load_.prompts.size());
     for (const auto& [prompt_idx, max_tokens] : load_.requests) lengths[prompt_idx] = std::max(lengths[prompt_idx], max_tokens);
     for (size_t i = 0; i < lengths.size(); ++i) {
@@ -148,35 +196,41 @@ class ServeBench {
         texts_.emplace_back();
         continue;
       }
-      GenerationOptions options;
-      options.max_tokens = lengths[i] + (wanted_.forced_accepts.empty() ? 0 : kMaxDepth + 1);
-      options.num_speculative_tokens = 0;
-      texts_.push_back(engine.generate(load_.prompts[i], options).output_token_ids);
+      const int64_t length = lengths[i] + (wanted_.forced_accepts.empty() ? 0 : kMaxDepth + 1);
+      texts_.push_back(engine_.generator().generate(load_.prompts[i], options_of(i, length)).output_token_ids);
     }
   }
 
-  void warm_up(const DepthPolicySpec& spec) {
+  void warm_up(Kind kind) {
     constexpr int64_t kTokens = 8;
     ServeLoad load = load_;
-    load.requests.resize(std::min(load.requests.size(), static_cast<size_t>(wanted_.max_sequences)));
+    load.requests.resize(std::min(load.requests.size(), static_cast<size_t>(engine_.options().max_sequences)));
     for (LoadRequest& request : load.requests) request.max_tokens = std::min(request.max_tokens, kTokens);
-    static_cast<void>(serve_once(spec, load, std::numeric_limits<double>::infinity()));
+    kind.rate = std::numeric_limits<double>::infinity();
+    static_cast<void>(serve_once(kind, load));
   }
 
-  [[nodiscard]] ServeRun serve_once(const DepthPolicySpec& spec, const ServeLoad& load, double rate) {
+  /// With nothing in the prefix cache.
+  [[nodiscard]] ServeRun serve_once(const Kind& kind, const ServeLoad& load) {
+    GenerationEngine& generator = engine_.generator();
     std::vector<ServedDrafts> noted;
-    GenerationEngine engine(parts_, {.depth_policy = std::make_unique<NotedDepth>(make_depth_policy(spec), noted)});
-    const auto options_of = [&](size_t request_idx) {
+    generator.clear_prefixes();
+    generator.set_depth_policy(std::make_unique<NotedDepth>(*policies_[kind.policy_idx], noted));
+    if (engine_.proposer() != nullptr) engine_.proposer()->set_row_policy(kind.rows);
+    const int64_t max_drafts = spec_of(kind).max_drafts;
+    const auto request_options = [&](size_t request_idx) {
       const auto& [prompt_idx, max_tokens] = load.requests[request_idx];
-      GenerationOptions options;
-      options.max_tokens = max_tokens;
-      options.num_speculative_tokens = spec.max_drafts;
-      if (spec.max_drafts > 0 && !wanted_.forced_accepts.empty()) {
+      GenerationOptions options = options_of(prompt_idx, max_tokens);
+      options.num_speculative_tokens = max_drafts;
+      if (max_drafts > 0 && !wanted_.forced_accepts.empty()) {
         options.forced = {.pattern = wanted_.forced_accepts, .continuation = texts_[prompt_idx]};
       }
       return options;
     };
-    return serve(engine, load, arrival_schedule(load.requests.size(), rate, wanted_.seed), options_of, noted);
+    ServeRun run =
+        serve(generator, load, arrival_schedule(load.requests.size(), kind.rate, wanted_.seed), request_options, noted);
+    generator.set_depth_policy(nullptr);
+    return run;
   }
 
   [[nodiscard]] int64_t num_different(const ServeRun& run) const {
@@ -190,10 +244,12 @@ class ServeBench {
     return different;
   }
 
+  Engine& engine_;
   const ServeOptions& wanted_;
   const ServeLoad& load_;
-  GenerationParts parts_;
-  std::vector<std::vector<int32_t>> texts_;  // of each prompt by itself; none unless they are needed
+  SamplingParams sampling_;
+  std::vector<std::unique_ptr<DepthPolicy>> policies_;  // what they learn of the device serves all runs
+  std::vector<std::vector<int32_t>> texts_;             // of each prompt by itself; none unless they are needed
 };
 
 /// One that covers all of them.
@@ -222,14 +278,12 @@ std::string time_of_day() {
 int run_bench_serve(const Options& options) {
   ServeOptions wanted = serve_options(options);
   if (wanted.report_path) check_writable(*wanted.report_path);
-  EngineOptions engine_options = cli::engine_options(options);
+  EngineOptions engine_options = decoding_options(options);
+  set_memory(options, static_cast<size_t>(wanted.num_requests), engine_options);
   engine_options.max_speculative_tokens = wanted.max_depth();
   engine_options.require_speculation =
       wanted.max_depth() > 0 && (options.has("speculative-tokens") || options.has("force-accept"));
-  engine_options.draft_precision = draft_precision_options(options);
-  engine_options.draft_rows = parse_option(options, "draft-rows", parse_row_policy);
-  engine_options.draft_confidence_stop = confidence_stop_option(options);
-  engine_options.max_sequences = static_cast<int32_t>(wanted.max_sequences);
+  engine_options.sampling = sampler_options(wanted.sampling);
   engine_options.depth_policy = widest_policy(wanted.depth_policies);  // what Programs are recorded for
   Engine engine(std::move(engine_options));
   if (!engine.can_speculate()) wanted.depth_policies = {parse_depth_policy("0", 0)};
@@ -240,7 +294,7 @@ int run_bench_serve(const Options& options) {
   const ServeReport report{.engine = engine_report(engine),
                            .command = options.command_line(),
                            .num_requests = wanted.num_requests,
-                           .max_sequences = wanted.max_sequences,
+                           .max_sequences = engine.options().max_sequences,
                            .prompt_tokens = load.prompt_tokens(),
                            .max_tokens = wanted.max_tokens,
                            .seed = wanted.seed,

@@ -16,6 +16,7 @@ struct OptionSpec {
   std::string_view argument;       // "N"; empty: a flag
   std::string_view default_value;  // empty: none
   std::string_view help;
+  bool repeats = false;  // may be given several times
 };
 
 struct Example {
@@ -35,6 +36,8 @@ struct CommandSpec {
 
 /// All commands, in the order in which help lists them.
 [[nodiscard]] std::span<const CommandSpec> commands();
+/// Those of them that measure.
+[[nodiscard]] std::vector<CommandSpec> bench_commands();
 
 int run_generate(const Options& options);
 int run_devices(const Options& options);

@@ -1,8 +1,10 @@
 #include "apps/foretoken/engine_setup.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "apps/foretoken/console.h"
+#include "speculative/batch_bucket.h"
 
 namespace foretoken::cli {
 
@@ -67,7 +69,39 @@ EngineOptions engine_options(const Options& options) {
   engine.prefill_chunk = options.integer("prefill-chunk", 1, 8192);
   const bool pre_hidden = options.choice("draft-hidden", {"post", "pre"}) == 1;
   engine.draft_hidden = pre_hidden ? HiddenKind::kPreNorm : HiddenKind::kPostNorm;
+  engine.draft_prompt_rows = options.is_on("draft-prompt-rows");
   return engine;
+}
+
+EngineOptions decoding_options(const Options& options) {
+  EngineOptions engine = engine_options(options);
+  engine.draft_precision = draft_precision_options(options);
+  engine.draft_confidence_stop = confidence_stop_option(options);
+  return engine;
+}
+
+namespace {
+
+PrefixCacheOptions prefix_cache_options(const Options& options, int64_t prefill_chunk) {
+  const int64_t spacing = options.integer("prefix-spacing", 1, INT32_MAX);
+  return {.snapshot_bytes = std::numeric_limits<size_t>::max(),
+          .prefill_chunk = prefill_chunk,
+          .snapshot_spacing = (spacing + prefill_chunk - 1) / prefill_chunk * prefill_chunk,
+          .reuse_generated = options.is_on("prefix-turns"),
+          .max_snapshots = static_cast<int32_t>(options.integer("prefix-snapshots", 0, 1'000'000)),
+          .draft_rows = options.is_on("prefix-draft-rows")};
+}
+
+}  // namespace
+
+void set_memory(const Options& options, size_t num_prompts, EngineOptions& engine) {
+  const int64_t max_sequences = options.integer("max-sequences", 1, kMaxBatch);
+  engine.max_sequences = static_cast<int32_t>(std::min(max_sequences, static_cast<int64_t>(num_prompts)));
+  engine.kv_cache_tokens = options.integer("kv-cache-tokens", 0, INT32_MAX);
+  engine.overcommit = options.flag("overcommit");
+  const size_t wanted = options.choice("prefix-cache", {"auto", "on", "off"});
+  const PrefixCacheOptions prefix_cache = prefix_cache_options(options, engine.prefill_chunk);
+  if (wanted == 1 || (wanted == 0 && num_prompts > 1)) engine.prefix_cache = prefix_cache;
 }
 
 DraftPrecision draft_precision_options(const Options& options) {

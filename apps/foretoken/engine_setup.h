@@ -1,4 +1,4 @@
-// The options that generate and bench decode share, turned into an engine.
+// The options that commands with an engine share, turned into one.
 #pragma once
 
 #include <string>
@@ -11,8 +11,14 @@
 
 namespace foretoken::cli {
 
-/// Model, device, precision and draft options, but for the formats of the head's weights. Throws UsageError.
+/// Model, device, precision and what the drafter is fed. Throws UsageError.
 [[nodiscard]] EngineOptions engine_options(const Options& options);
+
+/// The same with the formats of the head's weights and where chains end: for commands that decode. Throws UsageError.
+[[nodiscard]] EngineOptions decoding_options(const Options& options);
+
+/// Memory of many sequences: --max-sequences (at most `num_prompts`), the KV cache and the prefix cache. Throws UsageError.
+void set_memory(const Options& options, size_t num_prompts, EngineOptions& engine);
 
 /// --kv-dtype or --draft-kv-dtype; nothing for auto. Throws UsageError.
 [[nodiscard]] std::optional<DType> kv_dtype_option(const Options& options, std::string_view name);

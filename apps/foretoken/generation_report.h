@@ -18,20 +18,29 @@ struct PlainComparison {
   bool identical = false;
 };
 
+/// One prompt and its text.
+struct PromptReport {
+  int64_t prompt_tokens = 0;
+  std::optional<std::string> text{};  // nothing for models without a tokenizer
+  GenerationResult result{};
+};
+
 struct GenerationReport {
   std::string model{};
   std::string backend{};
   std::string activations{};
   std::string kv_dtype{};
   std::string draft_kv_dtype{};
-  int64_t prompt_tokens = 0;
   double load_ms = 0.0;
-  std::optional<std::string> text{};   // nothing for models without a tokenizer
+  double texts_ms = 0.0;               // from the first prompt's beginning to the last text's end
   int64_t speculative_tokens = 0;      // 0: plain
   std::optional<DraftReport> draft{};  // nothing without a draft head
   bool self_checked = false;
-  GenerationResult result{};
-  std::optional<PlainComparison> compare{};
+  std::vector<PromptReport> prompts{};       // at least one
+  std::optional<PlainComparison> compare{};  // of the only prompt
+
+  /// Whether something differs that must be identical.
+  [[nodiscard]] bool is_different() const;
 };
 
 /// The middle one of at least one value, or the mean of the two in the middle.
@@ -40,6 +49,7 @@ struct GenerationReport {
 /// Tokens per second after the first one; 0 when there is no other.
 [[nodiscard]] double decode_tokens_per_second(const GenerationResult& result);
 
+/// The members of the only prompt, or "results" with those of each.
 [[nodiscard]] std::string to_json(const GenerationReport& report);
 /// Lines for stderr.
 [[nodiscard]] std::string to_figures(const GenerationReport& report);

@@ -42,7 +42,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kEnvironm
 constexpr std::string_view kGenerateJson = R"(## JSON of generate
 
 ```
-{"model", "backend", "prompt_tokens", "output_token_ids": [], "text", "finish_reason": "stop" | "length",
+{"model", "backend", "activations", "kv_dtype", "draft_kv_dtype",
+ "prompt_tokens", "cached_prompt_tokens", "output_token_ids": [], "text", "finish_reason": "stop" | "length", "preemptions",
  "timing_ms": {"load", "prefill", "decode", "draft", "verify", "host"}, "decode_tokens_per_second",
  "speculation": {"enabled", "speculative_tokens",
                  "draft_precision": {"requested", "requested_lm_head", "effective", "stored": {"fc", ...}},
@@ -57,6 +58,10 @@ after the first token and is made of draft, verify and host time. `acceptance_by
 rounds that accepted at least j drafts. `draft_precision` is null without a draft head; `stored` has the format of each of its parts
 in memory, and `effective` is what engines that run an NVFP4 head with a dense feed-forward in BF16 call the request. `compare` and
 `self_check` are there when they were asked for.
+
+With several prompts, what follows `draft_kv_dtype` is there for each, as the items of the list `results`, in the order of the prompts;
+`timing_ms` then has `load` and `texts`, the time from the beginning of the first text to the end of the last. Times of rounds are those
+of all texts in them.
 
 )";
 

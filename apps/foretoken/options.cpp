@@ -25,6 +25,8 @@ po::options_description describe(const CommandSpec& command) {
     const std::string name(option.name);
     if (option.argument.empty()) {
       description.add_options()(name.c_str(), "");
+    } else if (option.repeats) {
+      description.add_options()(name.c_str(), po::value<std::vector<std::string>>());
     } else {
       description.add_options()(name.c_str(), po::value<std::string>());
     }
@@ -98,7 +100,11 @@ Options::Options(const CommandSpec& command, const std::vector<std::string>& wor
   for (const OptionSpec& option : command.options) {
     const std::string name(option.name);
     if (parsed.count(name) == 0) continue;
-    values_[name] = option.argument.empty() ? std::string() : parsed[name].as<std::string>();
+    if (option.repeats) {
+      values_[name] = parsed[name].as<std::vector<std::string>>();
+    } else {
+      values_[name] = {option.argument.empty() ? std::string() : parsed[name].as<std::string>()};
+    }
   }
 }
 
@@ -116,9 +122,14 @@ bool Options::has(std::string_view name) const { return values_.contains(spec(na
 
 std::optional<std::string> Options::text(std::string_view name) const {
   const OptionSpec& option = spec(name);
-  if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  if (const auto found = values_.find(name); found != values_.end()) return found->second.front();
   if (option.default_value.empty()) return std::nullopt;
   return std::string(option.default_value);
+}
+
+std::vector<std::string> Options::all_texts(std::string_view name) const {
+  const auto found = values_.find(spec(name).name);
+  return found == values_.end() ? std::vector<std::string>() : found->second;
 }
 
 std::string Options::required_text(std::string_view name) const {
@@ -137,8 +148,18 @@ int64_t Options::integer(std::string_view name, int64_t min, int64_t max) const 
 }
 
 std::vector<int64_t> Options::integers(std::string_view name, int64_t min, int64_t max) const {
+  return parse_integers(name, required_text(name), min, max);
+}
+
+std::vector<std::vector<int64_t>> Options::integer_lists(std::string_view name, int64_t min, int64_t max) const {
+  std::vector<std::vector<int64_t>> lists;
+  for (const std::string& list : all_texts(name)) lists.push_back(parse_integers(name, list, min, max));
+  return lists;
+}
+
+std::vector<int64_t> Options::parse_integers(std::string_view name, const std::string& list, int64_t min, int64_t max) const {
   std::vector<int64_t> numbers;
-  for (const std::string& item : split(required_text(name))) {
+  for (const std::string& item : split(list)) {
     const auto number = parse_number<int64_t>(item);
     if (!number || *number < min || *number > max) {
       fail("option --" + std::string(name) + ": expected a list like 1,2,3, each item " + range_text(min, max) + ", got '" +
@@ -202,8 +223,10 @@ std::string Options::command_line() const {
   for (const OptionSpec& option : command_.options) {
     const auto found = values_.find(option.name);
     if (found == values_.end()) continue;
-    line += " --" + std::string(option.name);
-    if (!option.argument.empty()) line += " " + quoted(found->second);
+    for (const std::string& value : found->second) {
+      line += " --" + std::string(option.name);
+      if (!option.argument.empty()) line += " " + quoted(value);
+    }
   }
   return line;
 }

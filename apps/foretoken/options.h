@@ -35,19 +35,23 @@ struct IntegerRange {
 /// command's table.
 class Options {
  public:
-  /// Throws UsageError: unknown or repeated options, a missing value, too many arguments.
+  /// Throws UsageError: unknown options, repeated ones that may not be, a missing value, too many arguments.
   Options(const CommandSpec& command, const std::vector<std::string>& words);
 
   [[nodiscard]] bool wants_help() const { return wants_help_; }
   /// Whether the option was given; its default does not count.
   [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] bool flag(std::string_view name) const { return has(name); }
-  /// The given value or the default, else nothing.
+  /// The given value or the default, else nothing. Of an option that repeats, the first.
   [[nodiscard]] std::optional<std::string> text(std::string_view name) const;
+  /// All values of an option that repeats.
+  [[nodiscard]] std::vector<std::string> all_texts(std::string_view name) const;
   [[nodiscard]] std::string required_text(std::string_view name) const;
   [[nodiscard]] int64_t integer(std::string_view name, int64_t min, int64_t max) const;
   /// Comma-separated integers, at least one.
   [[nodiscard]] std::vector<int64_t> integers(std::string_view name, int64_t min, int64_t max) const;
+  /// The same of each value of an option that repeats.
+  [[nodiscard]] std::vector<std::vector<int64_t>> integer_lists(std::string_view name, int64_t min, int64_t max) const;
   /// Comma-separated numbers above 0, at least one; "inf" is one.
   [[nodiscard]] std::vector<double> positive_numbers(std::string_view name) const;
   /// "LO:HI", or "N" for both.
@@ -55,6 +59,8 @@ class Options {
   /// Comma-separated texts, at least one; items may be empty.
   [[nodiscard]] std::vector<std::string> texts(std::string_view name) const;
   [[nodiscard]] double real(std::string_view name, double min, double max) const;
+  /// "on" or "off".
+  [[nodiscard]] bool is_on(std::string_view name) const { return choice(name, {"off", "on"}) == 1; }
   /// Index of the value in `choices`.
   [[nodiscard]] size_t choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
   /// What stands without an option; empty when nothing does.
@@ -67,10 +73,12 @@ class Options {
 
  private:
   [[nodiscard]] const OptionSpec& spec(std::string_view name) const;
+  [[nodiscard]] std::vector<int64_t> parse_integers(std::string_view name, const std::string& list, int64_t min,
+                                                    int64_t max) const;
 
   const CommandSpec& command_;
   bool wants_help_ = false;
-  std::map<std::string, std::string, std::less<>> values_;
+  std::map<std::string, std::vector<std::string>, std::less<>> values_;  // at least one of each
   std::string argument_;
 };
 

@@ -6,28 +6,27 @@
 #include <cstring>
 #include <memory>
 
+#include "apps/foretoken/prompt_list.h"
 #include "core/error.h"
 #include "models/chat_format.h"
 
 namespace foretoken::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kSources{"prompt", "chat", "prompt-file", "token-ids"};
+constexpr std::array<std::string_view, 6> kSources{"prompt", "chat", "prompt-file", "token-ids", "prompts", "token-ids-file"};
 constexpr size_t kMaxFileBytes = size_t{1} << 30;  // what the tokenizer takes at once
 
-std::vector<int32_t> token_ids(const Options& options) {
-  const auto values = options.integers("token-ids", INT32_MIN, INT32_MAX);
-  return {values.begin(), values.end()};
-}
-
-std::vector<int32_t> encode(const Options& options, const Tokenizer& tokenizer) {
-  if (const auto chat = options.text("chat")) {
-    if (chat->empty()) return {};
-    const auto system = options.text("system");
-    return encode_chat(tokenizer, system ? std::optional<std::string_view>(*system) : std::nullopt, *chat);
+std::string_view given_source(const Options& options) {
+  std::string_view given;
+  for (const std::string_view source : kSources) {
+    if (!options.has(source)) continue;
+    if (!given.empty()) options.fail("more than one kind of prompt: --" + std::string(given) + " and --" + std::string(source));
+    given = source;
   }
-  const auto file = options.text("prompt-file");
-  return tokenizer.encode(file ? read_text(*file) : options.text("prompt").value_or(""), SpecialTokens::kParse);
+  if (!given.empty()) return given;
+  options.fail(
+      "no prompt: expected --prompt, --chat, --prompt-file and --token-ids, each as often as there are prompts, or one of "
+      "--prompts and --token-ids-file");
 }
 
 }  // namespace
@@ -53,39 +52,63 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-void check_prompt_options(const Options& options) {
-  size_t given = 0;
-  for (const std::string_view source : kSources) given += options.has(source) ? 1 : 0;
-  if (given != 1) {
-    options.fail(std::string(given == 0 ? "no prompt" : "more than one prompt") +
-                 ": expected exactly one of --prompt, --chat, --prompt-file and --token-ids");
+PromptSources prompt_sources(const Options& options) {
+  using Kind = PromptSources::Kind;
+  const std::string_view source = given_source(options);
+  PromptSources sources{.system = options.text("system")};
+  if (source == "prompt") {
+    sources.texts = options.all_texts(source);
+  } else if (source == "prompt-file") {
+    for (const std::string& path : options.all_texts(source)) sources.texts.push_back(read_text(path));
+  } else if (source == "chat" || source == "prompts") {
+    sources.kind = Kind::kMessages;
+    sources.texts = source == "chat" ? options.all_texts(source) : read_messages(options.required_text(source));
+  } else {
+    sources.kind = Kind::kTokenIds;
+    if (source == "token-ids-file") {
+      sources.token_ids = read_token_ids(options.required_text(source));
+    } else {
+      for (const auto& ids : options.integer_lists(source, INT32_MIN, INT32_MAX)) {
+        sources.token_ids.emplace_back(ids.begin(), ids.end());
+      }
+    }
   }
-  if (options.has("system") && !options.has("chat")) options.fail("--system goes with --chat only");
-  if (options.has("token-ids")) static_cast<void>(token_ids(options));
+  if (sources.system && sources.kind != Kind::kMessages) options.fail("--system goes with --chat and --prompts only");
+  if (sources.size() == 0) throw Error(ErrorCode::kInvalidArgument, "there are no prompts, expected at least one");
+  return sources;
 }
 
-void check_prompt(std::span<const int32_t> token_ids, int64_t vocab_size) {
-  if (token_ids.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty, expected at least one token");
+void check_prompt(std::span<const int32_t> token_ids, int64_t vocab_size, const std::string& name) {
+  if (token_ids.empty()) throw Error(ErrorCode::kInvalidArgument, name + " is empty, expected at least one token");
   for (size_t i = 0; i < token_ids.size(); ++i) {
     if (token_ids[i] >= 0 && token_ids[i] < vocab_size) continue;
     throw Error(ErrorCode::kInvalidArgument, {.what = "token id out of range",
-                                              .where = "token " + std::to_string(i) + " of the prompt",
+                                              .where = "token " + std::to_string(i) + " of " + name,
                                               .expected = "0 .. " + std::to_string(vocab_size - 1),
                                               .got = std::to_string(token_ids[i])});
   }
 }
 
-std::vector<int32_t> read_prompt(const Options& options, const Engine& engine) {
-  std::vector<int32_t> ids;
-  if (options.has("token-ids")) {
-    ids = token_ids(options);
-  } else if (engine.tokenizer() == nullptr) {
-    throw Error(ErrorCode::kUnsupported, engine.model_name() + " has no tokenizer, so it takes --token-ids only");
-  } else {
-    ids = encode(options, *engine.tokenizer());
+std::vector<std::vector<int32_t>> encode_prompts(const PromptSources& sources, const Engine& engine) {
+  using Kind = PromptSources::Kind;
+  std::vector<std::vector<int32_t>> prompts = sources.token_ids;
+  if (sources.kind != Kind::kTokenIds && engine.tokenizer() == nullptr) {
+    throw Error(ErrorCode::kUnsupported,
+                engine.model_name() + " has no tokenizer, so it takes --token-ids and --token-ids-file only");
   }
-  check_prompt(ids, engine.config().vocab_size);
-  return ids;
+  for (const std::string& text : sources.texts) {
+    if (sources.kind == Kind::kText) {
+      prompts.push_back(engine.tokenizer()->encode(text, SpecialTokens::kParse));
+    } else if (text.empty()) {
+      prompts.emplace_back();
+    } else {
+      prompts.push_back(encode_chat(*engine.tokenizer(), sources.system, text));
+    }
+  }
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    check_prompt(prompts[i], engine.config().vocab_size, prompts.size() == 1 ? "the prompt" : "prompt " + std::to_string(i + 1));
+  }
+  return prompts;
 }
 
 }  // namespace foretoken::cli

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "speculative/engine.h"
 
 namespace foretoken::cli {
+
+/// One message per line, where empty lines do not count; of a .jsonl file {"prompt": TEXT} per line. Throws InvalidArgument.
+[[nodiscard]] std::vector<std::string> read_messages(const std::string& path);
+/// A JSON list of lists. Throws InvalidArgument.
+[[nodiscard]] std::vector<std::vector<int32_t>> read_token_ids(const std::string& path);
 
 /// Throws UsageError when both are given.
 void check_prompt_list_options(const Options& options);

@@ -26,7 +26,8 @@ Json series_json(const ServeReport& report, const ServeSeries& series) {
   for (const TimelinePoint& point : figures.timeline) {
     timeline.push_back({{"s", point.time_s}, {"mean_depth", point.mean_depth}, {"mean_sequences", point.mean_sequences}});
   }
-  return {{"speculative_tokens", series.depth_policy},
+  return {{"draft_rows", series.draft_rows.empty() ? Json() : Json(series.draft_rows)},
+          {"speculative_tokens", series.depth_policy},
           {"rate", std::isinf(series.rate) ? Json("inf") : Json(series.rate)},
           {"seconds", figures.seconds},
           {"output_tokens", figures.output_tokens},
@@ -90,9 +91,34 @@ std::string series_text(const ServeReport& report, const ServeSeries& series) {
   return out + fmt::format("  texts                {} differ from those of the requests alone\n", series.num_different);
 }
 
+/// Acceptance of all that drafted, one under the other.
+std::string comparison(const ServeReport& report) {
+  constexpr std::string_view kTitle = "acceptance by draft";
+  size_t width = kTitle.size();
+  size_t num_positions = 0;
+  for (const ServeSeries& series : report.series) {
+    width = std::max(width, series.name().size());
+    num_positions = std::max(num_positions, series.figures.acceptance_by_position.size());
+  }
+  if (num_positions == 0) return {};
+  std::string out = fmt::format("\n{:<{}}  {:>12}  {:>10}", kTitle, width, "tokens/round", "tokens/s");
+  for (size_t j = 1; j <= num_positions; ++j) out += fmt::format("  {:>5}", j);
+  out += '\n';
+  for (const ServeSeries& series : report.series) {
+    out += fmt::format("{:<{}}  {:>12.2f}  {:>10.1f}", series.name(), width, series.figures.mean_tokens_per_round,
+                       series.figures.output_tokens_per_second);
+    for (const double share : series.figures.acceptance_by_position) out += fmt::format("  {:>5.3f}", share);
+    out += '\n';
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string ServeSeries::name() const { return depth_policy + ", " + rate_text(rate); }
+std::string ServeSeries::name() const {
+  const bool is_usual = draft_rows.empty() || draft_rows == row_policy_name(RowPolicy::kExact);
+  return depth_policy + (is_usual ? "" : ", " + draft_rows) + ", " + rate_text(rate);
+}
 
 bool ServeReport::identical() const {
   return std::ranges::all_of(series, [](const ServeSeries& one) { return one.num_different == 0; });
@@ -122,7 +148,7 @@ std::string to_table(const ServeReport& report) {
       report.series.front().output_tokens_per_second.size());
   if (!report.forced_accepts.empty()) out += fmt::format("accept counts forced to {}\n", fmt::join(report.forced_accepts, ","));
   for (const ServeSeries& series : report.series) out += series_text(report, series);
-  return out;
+  return report.series.size() > 1 ? out + comparison(report) : out;
 }
 
 }  // namespace foretoken::cli

@@ -14,13 +14,14 @@ namespace foretoken::cli {
 
 /// All runs of one kind.
 struct ServeSeries {
+  std::string draft_rows{};                        // "exact", "trim", ...; empty: there are no drafts
   std::string depth_policy{};                      // "3", "auto", "4:3,8:2"
   double rate = 0.0;                               // requests per second; infinity: all at once
   ServeFigures figures{};                          // of the run of median throughput
   std::vector<double> output_tokens_per_second{};  // of each run
   int64_t num_different = 0;                       // texts of any run that are not those of the request alone
 
-  /// "auto, 4 requests/s".
+  /// "auto, 4 requests/s"; "3, trim, 4 requests/s" where rows are not exact.
   [[nodiscard]] std::string name() const;
 };
 

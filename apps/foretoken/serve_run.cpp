@@ -81,7 +81,7 @@ void NotedDepth::observe(const RoundReport& report) {
   for (const SequenceOutcome& outcome : report.sequences) {
     noted_.push_back({.num_drafted = outcome.num_drafted, .num_accepted = outcome.num_accepted});
   }
-  policy_->observe(report);
+  policy_.observe(report);
 }
 
 ServeRun serve(GenerationEngine& engine, const ServeLoad& load, std::span<const double> arrivals_s,

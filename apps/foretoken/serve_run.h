@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,20 +15,20 @@ namespace foretoken::cli {
 /// Notes what became of each round, and leaves the decisions to another policy.
 class NotedDepth final : public DepthPolicy {
  public:
-  /// `policy` decides. The sequences of each round are added to `noted`, which must outlive it.
-  NotedDepth(std::unique_ptr<DepthPolicy> policy, std::vector<ServedDrafts>& noted) : policy_(std::move(policy)), noted_(noted) {}
+  /// `policy` decides. The sequences of each round are added to `noted`. Both must outlive it.
+  NotedDepth(DepthPolicy& policy, std::vector<ServedDrafts>& noted) : policy_(policy), noted_(noted) {}
 
-  [[nodiscard]] int64_t max_drafts() const override { return policy_->max_drafts(); }
+  [[nodiscard]] int64_t max_drafts() const override { return policy_.max_drafts(); }
   [[nodiscard]] std::vector<int64_t> depths(std::span<const ActiveSequence> sequences) override {
-    return policy_->depths(sequences);
+    return policy_.depths(sequences);
   }
   void observe(const RoundReport& report) override;
   void learn_cost(int64_t num_sequences, int64_t num_drafts, const RoundTime& time) override {
-    policy_->learn_cost(num_sequences, num_drafts, time);
+    policy_.learn_cost(num_sequences, num_drafts, time);
   }
 
  private:
-  std::unique_ptr<DepthPolicy> policy_;
+  DepthPolicy& policy_;
   std::vector<ServedDrafts>& noted_;
 };
 

@@ -36,9 +36,9 @@ Words keys_of(const json& object) {
 
 TEST(Generate, JsonHasExactlyTheDocumentedMembers) {
   const json result = generate_json({"--prompt", kPrompt});
-  EXPECT_THAT(keys_of(result),
-              ElementsAre("activations", "backend", "decode_tokens_per_second", "draft_kv_dtype", "finish_reason", "kv_dtype",
-                          "model", "output_token_ids", "prompt_tokens", "speculation", "text", "timing_ms"));
+  EXPECT_THAT(keys_of(result), ElementsAre("activations", "backend", "cached_prompt_tokens", "decode_tokens_per_second",
+                                           "draft_kv_dtype", "finish_reason", "kv_dtype", "model", "output_token_ids",
+                                           "preemptions", "prompt_tokens", "speculation", "text", "timing_ms"));
   EXPECT_THAT(keys_of(result["timing_ms"]), ElementsAre("decode", "draft", "host", "load", "prefill", "verify"));
   EXPECT_THAT(keys_of(result["speculation"]),
               ElementsAre("acceptance_by_position", "accepted", "accepted_per_round", "draft_precision", "drafted", "enabled",

@@ -46,7 +46,18 @@ const std::vector<Command>& commands() {
         "--draft-fc",
         "--draft-experts",
         "--draft-lm-head",
-        "--prefill-chunk"}},
+        "--prefill-chunk",
+        "--prompts",
+        "--token-ids-file",
+        "--max-sequences",
+        "--kv-cache-tokens",
+        "--overcommit",
+        "--prefix-cache",
+        "--prefix-snapshots",
+        "--prefix-spacing",
+        "--prefix-turns",
+        "--prefix-draft-rows",
+        "--draft-prompt-rows"}},
       {{"devices"}, {"--json"}},
       {{"inspect"}, {"--json"}},
       {{"synth"}, {"--like", "--layers", "--output", "--seed"}},
@@ -55,6 +66,7 @@ const std::vector<Command>& commands() {
        {"--model", "--speculative-tokens", "--prompt-tokens", "--max-tokens", "--repeat", "--json", "--force-accept"}},
       {{"bench", "draft"}, {"--model", "--speculative-tokens", "--context", "--repeat", "--draft-precision", "--json"}},
       {{"bench", "acceptance"}, {"--model", "--prompts", "--token-ids-file", "--draft-precision", "--draft-lm-head", "--json"}},
+      {{"bench", "serve"}, {"--rate", "--draft-rows", "--temperature", "--overcommit", "--prefix-cache", "--report", "--json"}},
       {{"conformance"}, {"--backend", "--op", "--json"}}};
   return list;
 }

@@ -20,7 +20,7 @@ Words serve_words(const Words& more) {
   Words words{"bench", "serve", "--requests", "6", "--max-sequences", "3", "--quiet"};
   const auto says = [&more](const std::string& option) { return std::ranges::find(more, option) != more.end(); };
   if (!says("--max-tokens")) words.insert(words.end(), {"--max-tokens", "6:14"});
-  if (!says("--prompts")) words.insert(words.end(), {"--prompt-tokens", "8:20"});
+  if (!says("--prompts") && !says("--token-ids-file")) words.insert(words.end(), {"--prompt-tokens", "8:20"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -76,6 +76,44 @@ TEST(BenchServe, MeasuresEachRateWithEachNumberOfDrafts) {
   EXPECT_EQ(plain["timing_ms"]["draft"], 0.0);
   EXPECT_THAT(plain["acceptance_by_position"], IsEmpty());
   EXPECT_EQ(report["series"][2]["acceptance_by_position"].size(), 2U);
+}
+
+TEST(BenchServe, ComparesRowPolicies) {
+  const TemporaryFolder folder;
+  const auto page = folder.path() / "serve.html";
+  const Words words{"--rate",       "inf",      "--speculative-tokens", "0,4",
+                    "--max-tokens", "30:40",    "--draft-rows",         "exact,trim,exact",
+                    "--check",      "--report", page.string()};
+  const ToolRun text = serve_well(words);
+  for (const char* name : {"0, all at once", "4, all at once", "4, trim, all at once"}) {
+    EXPECT_THAT(text.out, HasSubstr("\ndrafts " + std::string(name) + "\n"));
+    EXPECT_THAT(read_file(page), HasSubstr(name));
+  }
+  Words as_json = words;
+  as_json.emplace_back("--json");
+  const json report = serve_well(as_json).json();
+  ASSERT_EQ(report["series"].size(), 3U) << "plain decoding has no rows";
+  EXPECT_TRUE(report["series"][0]["draft_rows"].is_null());
+  EXPECT_EQ(report["series"][1]["draft_rows"], "exact");
+  EXPECT_EQ(report["series"][2]["draft_rows"], "trim");
+  for (const json& series : report["series"]) EXPECT_EQ(series["different"], 0) << series["draft_rows"];
+  EXPECT_NE(report["series"][1]["acceptance_by_position"], report["series"][2]["acceptance_by_position"]);
+}
+
+TEST(BenchServe, SamplesAndSharesAsItIsTold) {
+  const TemporaryFolder folder;
+  const std::string prompts = (folder.path() / "ids.json").string();
+  write_file(prompts, "[[" + repeated_ids(40) + "]]");
+  const Words words{"--rate",        "inf", "--token-ids-file", prompts,  "--prefill-chunk", "16",    "--prefix-spacing", "16",
+                    "--temperature", "0.8", "--draft-sampling", "greedy", "--check",         "--json"};
+  const json shared = serve_well(words).json()["series"][1];
+  EXPECT_EQ(shared["different"], 0);
+  EXPECT_GT(shared["cached_prompt_tokens"], 0) << "requests have the prompt in common";
+  Words alone = words;
+  alone.insert(alone.end(), {"--prefix-cache", "off", "--overcommit", "--kv-cache-tokens", "96"});
+  const json tight = serve_well(alone).json()["series"][1];
+  EXPECT_EQ(tight["different"], 0);
+  EXPECT_EQ(tight["cached_prompt_tokens"], 0);
 }
 
 TEST(BenchServe, ForcesAcceptCounts) {

@@ -49,8 +49,10 @@ ServeReport report() {
   made.command = "foretoken bench serve --rate 2";
   made.num_requests = 20;
   made.checked = true;
-  made.series.push_back({.depth_policy = "auto", .rate = 2.5, .figures = figures(1.0), .output_tokens_per_second = {10.0}});
-  made.series.push_back({.depth_policy = "4:3,8:2",
+  made.series.push_back(
+      {.draft_rows = "exact", .depth_policy = "auto", .rate = 2.5, .figures = figures(1.0), .output_tokens_per_second = {10.0}});
+  made.series.push_back({.draft_rows = "trim",
+                         .depth_policy = "4:3,8:2",
                          .rate = std::numeric_limits<double>::infinity(),
                          .figures = figures(2.0),
                          .output_tokens_per_second = {20.0}});
@@ -75,7 +77,7 @@ TEST(ServePage, HasEverySeriesInEveryPlotAndTable) {
   EXPECT_EQ(count(markup, "table"), 4U);
   EXPECT_THAT(markup.ids, IsSupersetOf({"acceptance", "tokens-per-round", "time", "depth", "sequences", "first-token",
                                         "inter-token", "end-to-end"}));
-  for (const char* name : {"auto, 2.5 requests/s", "4:3,8:2, all at once"}) {
+  for (const char* name : {"auto, 2.5 requests/s", "4:3,8:2, trim, all at once"}) {
     EXPECT_GE(occurrences(markup.text, name), kPlots + 4) << name;
   }
   for (const char* part : {"foretoken bench serve --rate 2", "2026-01-02 03:04 UTC", "75.0 %", "preemptions", "draft 2"}) {
@@ -115,6 +117,8 @@ TEST(ServeJson, HasTheFigures) {
   const auto& series = json["series"];
   ASSERT_EQ(series.size(), 2U);
   EXPECT_EQ(series[0]["speculative_tokens"], "auto");
+  EXPECT_EQ(series[0]["draft_rows"], "exact");
+  EXPECT_EQ(series[1]["draft_rows"], "trim");
   EXPECT_EQ(series[0]["rate"], 2.5);
   EXPECT_EQ(series[1]["rate"], "inf");
   EXPECT_EQ(series[0]["latency_ms"]["time_to_first_token"]["p50"], 2.0);
@@ -124,6 +128,16 @@ TEST(ServeJson, HasTheFigures) {
   EXPECT_EQ(series[0]["different"], 0);
   EXPECT_EQ(series[0]["preemptions"], 2);
   EXPECT_EQ(series[0]["timeline"].size(), 2U);
+}
+
+TEST(ServeTable, ShowsAcceptanceOfAllSeriesUnderEachOther) {
+  ServeReport made = report();
+  made.series.back().figures.acceptance_by_position = {0.25};
+  const std::string table = to_table(made);
+  EXPECT_THAT(table, HasSubstr("\nauto, 2.5 requests/s                2.00        10.0  0.750  0.500\n"));
+  EXPECT_THAT(table, HasSubstr("\n4:3,8:2, trim, all at once          2.00        20.0  0.250\n"));
+  made.series.resize(1);
+  EXPECT_THAT(to_table(made), ::testing::Not(HasSubstr("acceptance by draft"))) << "there is nothing to compare";
 }
 
 TEST(ServeTable, NamesWhatDiffers) {
