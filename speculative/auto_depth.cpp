@@ -9,17 +9,19 @@ namespace {
 using Estimate = RoundCosts::Estimate;
 
 /// Survival that nothing is known about.
-constexpr double kFirstGuess = 0.6;
+constexpr double kFirstGuess = 0.7;
 constexpr double kSharedMemory = 400.0;  // rounds of one sequence
 constexpr double kSharedPriorWeight = 4.0;
-constexpr double kPriorWeight = 3.0;  // of what all sequences know, in one's own estimate
+constexpr double kPriorWeight = 8.0;  // of what all sequences know, in one's own estimate
 
 /// Plain steps that are measured before anything is drafted.
 constexpr size_t kPlainSamples = 2;
+/// What drafts must promise against plain steps: of many estimates, the greatest is rather too great.
+constexpr double kWorthwhile = 1.02;
 /// Rounds between probes while no draft could pay even if all held, in probe intervals.
 constexpr int64_t kHopelessIntervals = 8;
-/// A round that something disturbed counts as this many times its usual time at most.
-constexpr double kMaxDisturbance = 2.0;
+/// Of what a sequence saves, what it gives to the allowance until that is full again: others begin with it.
+constexpr double kGivenShare = 0.5;
 
 /// What one more draft of a sequence is expected to give.
 struct Gain {
@@ -99,7 +101,7 @@ std::vector<int64_t> AutoDepth::best_depths(Sequences sequences, Assume assume) 
     rest_us.push_back(costs_.rest_us(num_sequences, static_cast<int64_t>(n), estimate));
   }
 
-  double best_rate = static_cast<double>(num_sequences) / rest_us[0];
+  double best_rate = static_cast<double>(num_sequences) / rest_us[0] * (is_likely ? kWorthwhile : 1.0);
   int64_t best_depth = 0;
   size_t best_count = 0;
   for (int64_t depth = 1; depth <= deepest; ++depth) {
@@ -137,8 +139,13 @@ std::vector<int64_t> AutoDepth::probe(Sequences sequences, Sequences allowed, st
     return hopeful;
   }
   const bool is_hopeless = !drafts_any(best_depths(sequences, Assume::kAllHold));
-  rounds_to_probe_ = is_hopeless ? kHopelessIntervals * kMaxProbeInterval : probe_interval_;
-  probe_interval_ = std::min(2 * probe_interval_, kMaxProbeInterval);
+  if (drafts_any(best)) {
+    probe_interval_ = kMinProbeInterval;
+    rounds_to_probe_ = kMaxProbeInterval;
+  } else {
+    rounds_to_probe_ = is_hopeless ? kHopelessIntervals * kMaxProbeInterval : probe_interval_;
+    probe_interval_ = std::min(2 * probe_interval_, kMaxProbeInterval);
+  }
   probes_plain_ = drafts_any(best) && !probes_plain_;
   std::vector<int64_t> depths(sequences.size(), 0);
   for (size_t i = 0; i < depths.size() && !probes_plain_; ++i) {
@@ -174,34 +181,34 @@ void AutoDepth::observe(const RoundReport& report) {
     depth = std::max(depth, outcome.num_drafted);
     num_drafts += outcome.num_drafted;
   }
-  if (report.time) {
-    const double usual_us = costs_.round_us(num_sequences, depth, num_drafts);
-    const double limit_us = usual_us > 0.0 ? kMaxDisturbance * usual_us : report.time->total_us();
-    costs_.observe(num_sequences, depth, num_drafts, *report.time);
-    settle(report, std::min(report.time->total_us(), limit_us), num_drafts);
-  }
+  if (report.time) costs_.observe(num_sequences, depth, num_drafts, *report.time);
+  settle(report, costs_.round_us(num_sequences, depth, num_drafts), num_drafts);
   for (const SequenceOutcome& outcome : report.sequences) {
     if (outcome.num_drafted > 0) learn(outcome);
   }
 }
 
-/// Accounts for a round: its tokens are worth the time that plain steps take for them, and what it took beyond a plain step was
-/// for those that drafted.
+/// Accounts for a round of usual time: its tokens are worth the time that plain steps take for them, and what it took beyond a
+/// plain step was for those that drafted. What disturbs a round, and would have disturbed plain steps too, is left out.
 void AutoDepth::settle(const RoundReport& report, double round_us, int64_t num_drafts) {
   const double plain_us = costs_.plain_us(static_cast<int64_t>(report.sequences.size()));
   const double token_us = plain_us / static_cast<double>(report.sequences.size());
   const double draft_us = num_drafts == 0 ? 0.0 : (round_us - plain_us) / static_cast<double>(num_drafts);
+  const double full_us = std::max(allowance_us_, kAllowance * plain_us);
   double worth_us = plain_us;
   for (const SequenceOutcome& outcome : report.sequences) {
     if (outcome.num_drafted == 0) continue;
     double& saved_us = outcome.state->saved_us;
     const double won_us = static_cast<double>(outcome.num_accepted) * token_us;
-    const double drawn_us = std::min(saved_us, 0.0);
+    const double before_us = saved_us;
     saved_us = std::min(saved_us + won_us - draft_us * static_cast<double>(outcome.num_drafted), kMaxSavings * token_us);
-    allowance_us_ += std::min(saved_us, 0.0) - drawn_us;
+    allowance_us_ += std::min(saved_us, 0.0) - std::min(before_us, 0.0);
+    const double given_us =
+        std::min(kGivenShare * std::max(saved_us - std::max(before_us, 0.0), 0.0), std::max(full_us - allowance_us_, 0.0));
+    saved_us -= given_us;
+    allowance_us_ += given_us;
     worth_us += won_us;
   }
-  const double full_us = std::max(allowance_us_, kAllowance * plain_us);
   allowance_us_ = std::min(allowance_us_ + kAllowanceShare * worth_us, full_us);
 }
 

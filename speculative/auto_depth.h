@@ -7,15 +7,16 @@
 // What finding out may cost. `saved_us` of a sequence is the time that plain decoding would have taken for its tokens less what
 // they took; its share of a round is that of a plain step, and of what the round took beyond one, that of its drafts. A sequence
 // may draft as deep as its savings (kMaxSavings plain steps at most) and the allowance pay for if no draft holds. The allowance
-// is a stock of kAllowance plain steps, filled at the rate of kAllowanceShare of all time, that sequences without savings draw
-// from, and pay back before they save. So at any time, for one sequence and for all together,
+// is a stock of kAllowance plain steps, filled at the rate of kAllowanceShare of all time and by a share of what is saved, that
+// sequences without savings draw from, and pay back before they save. So at any time, for one sequence and for all together,
 //   time <= (1 + kAllowanceShare) * time of plain decoding + kAllowance plain steps + one round,
-// where a round that was disturbed counts as twice its usual time at most.
+// in usual times: what disturbs a round disturbs plain steps too, and says nothing against drafts.
 //
 // What the choice does not show is found out in probes. While a cost that was not measured could change the choice, every
-// kSurveyInterval rounds one is measured. Then one draft more for every sequence takes turns with a plain step while sequences
-// draft. The rounds between two probes double from kMinProbeInterval to kMaxProbeInterval, and start over when a text changes. A
-// first draft that a probe gave to a sequence goes on for as long as its drafts hold.
+// kSurveyInterval rounds one is measured; an engine measures all before its first text. While sequences draft, one draft more
+// for every sequence takes turns with a plain step every kMaxProbeInterval rounds. While they do not, the rounds between two
+// probes with a draft double from kMinProbeInterval to kMaxProbeInterval, and start over when a text changes. A first draft that
+// a probe gave to a sequence goes on for as long as its drafts hold.
 #pragma once
 
 #include "speculative/depth_policy.h"
@@ -25,7 +26,7 @@ namespace foretoken {
 
 class AutoDepth final : public DepthPolicy {
  public:
-  static constexpr double kAllowance = 4.0;
+  static constexpr double kAllowance = 3.0;
   static constexpr double kAllowanceShare = 0.005;
   static constexpr double kMaxSavings = 32.0;
   static constexpr int64_t kMinProbeInterval = 16;

@@ -38,7 +38,7 @@ class CostCurve {
     [[nodiscard]] size_t num_samples() const { return num_samples_; }
 
    private:
-    static constexpr size_t kSamples = 9;
+    static constexpr size_t kSamples = 15;
     std::array<double, kSamples> samples_{};  // a ring
     size_t num_samples_ = 0;
     double x_ = 0.0;  // where the samples lie on average

@@ -12,6 +12,8 @@ constexpr double kChanceOfStreak = 0.0001;
 constexpr int64_t kMaxStreak = 16;  // rounds
 /// What outcomes that a change disproves still count.
 constexpr double kDoubt = 0.5;
+/// Share of its weight that a prior keeps in a text that changed.
+constexpr double kDoubtedPrior = 0.375;
 /// No draft is certain, and none is hopeless: the product over many positions and the logarithms stay finite.
 constexpr double kMinProbability = 0.002;
 constexpr double kMaxProbability = 0.995;
@@ -37,6 +39,7 @@ double SurvivalEstimate::extend_streak(int64_t num_drafted, int64_t num_accepted
 bool SurvivalEstimate::observe(int64_t num_drafted, int64_t num_accepted, std::span<const double> expected) {
   const bool has_changed = extend_streak(num_drafted, num_accepted, expected) < std::log(kChanceOfStreak);
   if (has_changed) {
+    has_changed_ = true;
     streak_log_ = 0.0;
     streak_rounds_ = 0;
     const size_t num_changed = num_accepted > 0 ? static_cast<size_t>(num_drafted) : 1;
@@ -57,10 +60,12 @@ bool SurvivalEstimate::observe(int64_t num_drafted, int64_t num_accepted, std::s
   return has_changed;
 }
 
+double SurvivalEstimate::trusted(double prior_weight) const { return has_changed_ ? kDoubtedPrior * prior_weight : prior_weight; }
+
 double SurvivalEstimate::estimate(size_t position, double prior, double prior_weight) const {
   const Tally tally = position < tallies_.size() ? tallies_[position] : Tally();
-  const double weight = tally.tried + prior_weight;
-  return std::clamp((tally.held + prior_weight * prior) / weight, kMinProbability, kMaxProbability);
+  const double weight = trusted(prior_weight);
+  return std::clamp((tally.held + weight * prior) / (tally.tried + weight), kMinProbability, kMaxProbability);
 }
 
 std::vector<double> SurvivalEstimate::conditional(std::span<const double> prior, double prior_weight) const {
@@ -72,7 +77,7 @@ std::vector<double> SurvivalEstimate::conditional(std::span<const double> prior,
 double SurvivalEstimate::hopeful_first(double prior, double prior_weight) const {
   const double mean = estimate(0, prior, prior_weight);
   const double tried = tallies_.empty() ? 0.0 : tallies_[0].tried;
-  return std::min(mean + std::sqrt(mean * (1.0 - mean) / (tried + prior_weight)), kMaxProbability);
+  return std::min(mean + std::sqrt(mean * (1.0 - mean) / (tried + trusted(prior_weight))), kMaxProbability);
 }
 
 std::vector<double> SurvivalEstimate::conditional(double first, double prior_weight, int64_t num_positions) const {

@@ -9,7 +9,8 @@ namespace foretoken {
 
 /// For each position j: the probability that draft j holds given that those before it held. Rounds of the past count less with
 /// every new one. A streak that the estimate calls next to impossible (first drafts that all fail, or drafts that all hold) says
-/// that the text has changed: what speaks against it then counts next to nothing.
+/// that the text has changed: what speaks against it then counts next to nothing, and the prior, which did not foresee it, less
+/// than before.
 class SurvivalEstimate {
  public:
   /// `memory`: how many rounds count in the long run.
@@ -35,6 +36,7 @@ class SurvivalEstimate {
     double held = 0.0;
   };
   [[nodiscard]] double estimate(size_t position, double prior, double prior_weight) const;
+  [[nodiscard]] double trusted(double prior_weight) const;
   /// Log-probability of the streak that goes on, or begins, with this round.
   double extend_streak(int64_t num_drafted, int64_t num_accepted, std::span<const double> expected);
 
@@ -43,6 +45,7 @@ class SurvivalEstimate {
   bool streak_holds_ = false;   // of rounds whose drafts all held, else of rounds whose first draft failed
   double streak_log_ = 0.0;
   int64_t streak_rounds_ = 0;
+  bool has_changed_ = false;
 };
 
 }  // namespace foretoken

@@ -112,6 +112,28 @@ TEST(AutoDepth, ToleratesNoise) {
   }
 }
 
+// Plain steps would be disturbed just as well, so what a disturbed round took says nothing against its drafts.
+TEST(AutoDepth, DraftsOnWhenRoundsAreDisturbed) {
+  const SimulatedCosts small{"small model", [](int64_t k) { return 5.0 + 22.0 * static_cast<double>(k); },
+                             [](int64_t rows) { return rows == 1 ? 150.0 : 135.0 + 30.0 * static_cast<double>(rows); }};
+  const Score got = score(small, {"golden", [](int64_t) { return 0.76; }}, 1500, 0.4, true);
+  EXPECT_GE(got.share, 0.94);
+  EXPECT_GE(got.worst_speedup, 1.15);
+}
+
+TEST(AutoDepth, ShortTextsLiveOnWhatOthersSaved) {
+  SimulatedDevice device(all_costs().front(), 6);
+  AutoDepth policy(kMaxDrafts);
+  measure_costs(policy, device);
+  const Chances& ordinary = all_patterns()[1].chances;
+  double rate = 0.0;
+  for (int i = 0; i < 100; ++i) {
+    DepthState state;
+    rate += device.generate(policy, state, ordinary, 20).tokens_per_us() / 100.0;
+  }
+  EXPECT_GE(rate / best_rate(all_costs().front(), ordinary, kMaxDrafts), 0.95);
+}
+
 TEST(AutoDepth, LeavesAndReturnsWhenTheTextChanges) {
   const SimulatedCosts& costs = all_costs().front();
   SimulatedDevice device(costs, 5);

@@ -36,7 +36,7 @@ TEST(CostCurve, TakesTheMedianOfTheLastSamples) {
   EXPECT_EQ(curve.at(2.0), 100.0);
   for (const double us : {102.0, 900.0, 101.0}) curve.observe(2.0, us);
   EXPECT_EQ(curve.at(2.0), 102.0);
-  for (int i = 0; i < 5; ++i) curve.observe(2.0, 50.0);
+  for (int i = 0; i < 8; ++i) curve.observe(2.0, 50.0);
   EXPECT_EQ(curve.at(2.0), 50.0);
 }
 

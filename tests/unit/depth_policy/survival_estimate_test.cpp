@@ -56,6 +56,17 @@ TEST(SurvivalEstimate, AStreakThatCannotBeIsAChange) {
   EXPECT_GT(estimate.conditional(kPrior, 3.0)[0], 0.6);
 }
 
+TEST(SurvivalEstimate, APriorThatDidNotForeseeAChangeCountsLess) {
+  SurvivalEstimate surprised(1000.0);
+  SurvivalEstimate expecting(1000.0);
+  const std::vector<double> certain{0.99};
+  for (int i = 0; i < 3; ++i) {
+    surprised.observe(1, 0, certain);
+    expecting.observe(1, 0, std::vector<double>{0.5});
+  }
+  EXPECT_LT(surprised.conditional(certain, 8.0)[0], expecting.conditional(certain, 8.0)[0] - 0.1);
+}
+
 TEST(SurvivalEstimate, ChanceIsNoChange) {
   SurvivalEstimate estimate(64.0);
   int changes = 0;
