@@ -13,6 +13,7 @@
 #include "models/synth.h"
 #include "models/weight_map.h"
 #include "speculative/batch_bucket.h"
+#include "speculative/cost_measurement.h"
 
 namespace foretoken {
 namespace {
@@ -224,34 +225,45 @@ void Engine::add_generator(Loaded& loaded) const {
                                   .prefix_cache = options_.prefix_cache,
                                   .draft_prompt_rows = options_.draft_prompt_rows,
                                   .overcommit = options_.overcommit};
+  const GenerationParts parts{.backend = backend_.get(),
+                              .stream = stream_.get(),
+                              .runner = &loaded.runner,
+                              .proposer = loaded.proposer.get(),
+                              .tokenizer = tokenizer(),
+                              .shadow = loaded.shadow.get()};
   if (options_.depth_policy && loaded.proposer) options.depth_policy = make_depth_policy(*options_.depth_policy);
+  if (options.depth_policy && options_.depth_policy->kind == DepthPolicySpec::Kind::kAuto) {
+    measure_round_costs(parts, 1, *options.depth_policy);
+    if (options_.max_sequences > 1) measure_round_costs(parts, options_.max_sequences, *options.depth_policy);
+  }
   if (options.prefix_cache) {
     options.prefix_cache->prefill_chunk = options_.prefill_chunk;
     options.prefix_cache->row_invariant_prefill = prefill_precision_ == LinearPrecision::kExact;
   }
-  loaded.generator = std::make_unique<GenerationEngine>(GenerationParts{.backend = backend_.get(),
-                                                                        .stream = stream_.get(),
-                                                                        .runner = &loaded.runner,
-                                                                        .proposer = loaded.proposer.get(),
-                                                                        .tokenizer = tokenizer(),
-                                                                        .shadow = loaded.shadow.get()},
-                                                        std::move(options));
+  loaded.generator = std::make_unique<GenerationEngine>(parts, std::move(options));
 }
 
 /// The Programs of every bucket, so the first round is as fast as the tenth.
 void Engine::prepare(Loaded& loaded) const {
-  const bool adapts = options_.depth_policy && options_.depth_policy->kind != DepthPolicySpec::Kind::kFixed;
-  const int64_t max_drafts = options_.max_speculative_tokens;
+  for (int64_t sequences = 1; sequences <= batch_bucket(options_.max_sequences); sequences *= 2) {
+    prepare(loaded, std::min<int64_t>(sequences, options_.max_sequences), false);
+    if (options_.sampling) prepare(loaded, std::min<int64_t>(sequences, options_.max_sequences), true);
+  }
+}
+
+/// With a fixed depth a round takes in what the one before left; otherwise that one may have been the deepest.
+void Engine::prepare(Loaded& loaded, int64_t num_sequences, bool is_sampled) const {
+  loaded.runner.prepare({}, num_sequences, 0, is_sampled);
+  if (!loaded.proposer) return;
+  const bool is_fixed = options_.depth_policy && options_.depth_policy->kind == DepthPolicySpec::Kind::kFixed;
+  const bool is_drawn = is_sampled && !loaded.draft_head.token_map;
   const TargetModel& target = loaded.runner.model();
   const Tensor& hidden = options_.draft_hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
-  for (int64_t sequences = 1; sequences <= batch_bucket(options_.max_sequences); sequences *= 2) {
-    const int64_t bucket = std::min<int64_t>(sequences, options_.max_sequences);
-    loaded.runner.prepare({}, bucket, 0);
-    if (!loaded.proposer) continue;
-    for (int64_t drafts = adapts ? 1 : max_drafts; drafts <= max_drafts; ++drafts) {
-      loaded.runner.prepare(loaded.proposer->block_token_ids(), bucket, drafts);
-      loaded.proposer->prepare(hidden, bucket, drafts);
-    }
+  const int64_t wanted = options_.depth_policy ? options_.depth_policy->max_drafts : options_.max_speculative_tokens;
+  const int64_t max_drafts = std::min(wanted, options_.max_speculative_tokens);
+  for (int64_t drafts = is_fixed ? max_drafts : 1; drafts > 0 && drafts <= max_drafts; ++drafts) {
+    loaded.runner.prepare(loaded.proposer->block_token_ids(), num_sequences, drafts, is_sampled);
+    loaded.proposer->prepare(hidden, num_sequences, 1 + (options_.depth_policy ? max_drafts : drafts), drafts, is_drawn);
   }
 }
 

@@ -114,6 +114,7 @@ class Engine {
   void add_drafter(Loaded& loaded) const;
   void add_generator(Loaded& loaded) const;
   void prepare(Loaded& loaded) const;
+  void prepare(Loaded& loaded, int64_t num_sequences, bool is_sampled) const;
   void note_fallbacks(const Loaded& loaded);
   [[nodiscard]] Loaded& loaded() const;
 

@@ -77,9 +77,9 @@ class MtpProposer final : public DraftProposer {
   [[nodiscard]] const MtpProposerOptions& options() const { return options_; }
   /// Holds from the next after_verify on.
   void set_row_policy(RowPolicy rows) { options_.rows = rows; }
-  /// Builds the Programs of `num_sequences` sequences with 1 .. num_drafts + 1 rows each that read `hidden`, so the first round
-  /// is as fast as the tenth.
-  void prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts);
+  /// Builds the Programs of `num_sequences` sequences with 1 .. num_rows rows each that read `hidden`, so the first round is as
+  /// fast as the tenth. `is_drawn`: those whose drafts the sampler draws, which must be there.
+  void prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_rows, int64_t num_drafts, bool is_drawn);
 
   [[nodiscard]] const MtpHead& head() const { return head_; }
   /// For whoever writes a DraftProgram.

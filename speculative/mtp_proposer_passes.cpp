@@ -121,12 +121,12 @@ const Program& MtpProposer::program(const DraftBucket& bucket, const Tensor& hid
   return found->second;
 }
 
-void MtpProposer::prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_drafts) {
+void MtpProposer::prepare(const Tensor& hidden, int64_t num_sequences, int64_t num_rows, int64_t num_drafts, bool is_drawn) {
   const int64_t sequences = DraftBucket::of(num_sequences, num_sequences, num_drafts).num_sequences;
-  for (int64_t rows = 1; rows <= num_drafts + 1; ++rows) {
+  for (int64_t rows = 1; rows <= num_rows; ++rows) {
     const DraftBucket bucket{.num_sequences = sequences, .num_rows = rows * sequences, .num_drafts = num_drafts};
-    if (!options_.confidence_stop) {
-      program(bucket, hidden, false, kAllPasses);
+    if (!options_.confidence_stop || is_drawn) {
+      program(bucket, hidden, is_drawn, kAllPasses);
       continue;
     }
     for (int64_t pass = 0; pass <= num_drafts; ++pass) program(bucket, hidden, false, pass);

@@ -270,13 +270,11 @@ const Program& TargetRunner::program(const StepShape& shape, const Tensor& block
   return found->second;
 }
 
-void TargetRunner::prepare(const Tensor& block_token_ids, int64_t num_sequences, int64_t num_drafts) {
+void TargetRunner::prepare(const Tensor& block_token_ids, int64_t num_sequences, int64_t num_drafts, bool is_sampled) {
   const int64_t bucket = batch_bucket(num_sequences);
-  if (num_drafts == 0) {
-    program({.num_sequences = bucket, .num_rows = bucket}, {});
-  } else {
-    program({.num_sequences = bucket, .num_rows = bucket * (1 + num_drafts), .update = StateUpdate::kRecord}, block_token_ids);
-  }
+  StepShape shape{.num_sequences = bucket, .num_rows = bucket * (1 + num_drafts), .is_sampled = is_sampled};
+  if (num_drafts > 0) shape.update = StateUpdate::kRecord;
+  program(shape, num_drafts > 0 ? block_token_ids : Tensor());
 }
 
 void TargetRunner::check_parts(std::span<const StepPart> parts, const Tensor& block_token_ids) const {

@@ -125,8 +125,8 @@ class TargetRunner {
   /// [rows of a step, vocab_size] F32; absent unless keep_logits, or where picks need them. Sampled steps process them in place.
   [[nodiscard]] const Tensor& logits() const { return logits_; }
 
-  /// Builds the Programs of steps in which `num_sequences` have one row each, or 1 + num_drafts.
-  void prepare(const Tensor& block_token_ids, int64_t num_sequences, int64_t num_drafts);
+  /// Builds the Programs of steps in which `num_sequences` have one row each, or 1 + num_drafts; `is_sampled`: of sampled steps.
+  void prepare(const Tensor& block_token_ids, int64_t num_sequences, int64_t num_drafts, bool is_sampled = false);
 
  private:
   /// A part of the staged step.
