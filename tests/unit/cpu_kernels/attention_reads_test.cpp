@@ -1,93 +1,10 @@
-// Field report 26: rows of a verify step that each read the whole cache. The kernels are watched at work: the cache lies in pages
-// that nobody may touch, and a fault opens one page and closes the one that was open before, so a page's faults are how often
-// somebody came to it.
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <array>
-#include <csignal>
-#include <stdexcept>
-
+// Field report 26: rows of a verify step that each read the whole cache. The kernels are watched at work: how often do they come
+// to each page of the cache?
 #include "tests/unit/cpu_kernels/isa_test.h"
+#include "tests/unit/cpu_kernels/watched_pages.h"
 
 namespace foretoken::cpu {
 namespace {
-
-/// One page is open at a time. For one thread.
-class WatchedPages final : public BufferHandle {
- public:
-  explicit WatchedPages(size_t num_pages) : page_bytes_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), visits_(num_pages) {
-    void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::runtime_error("mmap failed");
-    memory_ = static_cast<std::byte*>(memory);
-  }
-  ~WatchedPages() override { munmap(memory_, bytes()); }
-  WatchedPages(const WatchedPages&) = delete;
-  WatchedPages& operator=(const WatchedPages&) = delete;
-
-  [[nodiscard]] size_t page_bytes() const { return page_bytes_; }
-  [[nodiscard]] size_t bytes() const override { return visits_.size() * page_bytes_; }
-  [[nodiscard]] DeviceAddress address() const override { return reinterpret_cast<DeviceAddress>(memory_); }
-  [[nodiscard]] MemoryKind kind() const override { return MemoryKind::kHostVisible; }
-  [[nodiscard]] std::byte* host_data() const override { return memory_; }
-  [[nodiscard]] const std::vector<int>& visits() const { return visits_; }
-
-  void close() {
-    std::fill(visits_.begin(), visits_.end(), 0);
-    mprotect(memory_, bytes(), PROT_NONE);
-    open_ = nullptr;
-  }
-  void open_all() { mprotect(memory_, bytes(), PROT_READ | PROT_WRITE); }
-  /// False for an address elsewhere.
-  bool visit(const void* at) {
-    const auto* byte = static_cast<const std::byte*>(at);
-    if (byte < memory_ || byte >= memory_ + bytes()) return false;
-    const size_t page = static_cast<size_t>(byte - memory_) / page_bytes_;
-    if (open_ != nullptr) mprotect(open_, page_bytes_, PROT_NONE);
-    open_ = memory_ + page * page_bytes_;
-    mprotect(open_, page_bytes_, PROT_READ);
-    ++visits_[page];
-    return true;
-  }
-
- private:
-  size_t page_bytes_;
-  std::vector<int> visits_;
-  std::byte* memory_ = nullptr;
-  std::byte* open_ = nullptr;
-};
-
-std::array<WatchedPages*, 2> watched{};
-
-void on_fault(int signal, siginfo_t* info, void*) {
-  for (WatchedPages* pages : watched) {
-    if (pages != nullptr && pages->visit(info->si_addr)) return;
-  }
-  std::signal(signal, SIG_DFL);  // not ours: the access that is tried again ends the program
-}
-
-/// Both are closed while this lives.
-class Watch {
- public:
-  Watch(WatchedPages& keys, WatchedPages& values) {
-    watched = {&keys, &values};
-    struct sigaction action {};
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &action, &old_action_);
-    for (WatchedPages* pages : watched) pages->close();
-  }
-  ~Watch() {
-    for (WatchedPages* pages : watched) pages->open_all();
-    sigaction(SIGSEGV, &old_action_, nullptr);
-    watched = {};
-  }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
- private:
-  struct sigaction old_action_ {};
-};
 
 class AttentionReadsTest : public IsaTest {
  protected:
@@ -110,7 +27,7 @@ class AttentionReadsTest : public IsaTest {
     const Floats scale(DType::kF32, {1}, {1.0F});
     const Tensor code_scale = dtype == DType::kE4M3 ? scale.tensor() : Tensor();
     {
-      const Watch watch(keys, values);
+      const Watch watch({&keys, &values});
       DirectList(isa).run(GatedAttention{.q = q,
                                          .q_gate = gate,
                                          .k_cache = cache(keys),
