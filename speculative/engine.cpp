@@ -220,27 +220,34 @@ void Engine::add_drafter(Loaded& loaded) const {
                                                   loaded.draft_head.lm_head, options, loaded.round);
 }
 
+GenerationParts Engine::parts_of(Loaded& loaded) const {
+  return {.backend = backend_.get(),
+          .stream = stream_.get(),
+          .runner = &loaded.runner,
+          .proposer = loaded.proposer.get(),
+          .tokenizer = tokenizer(),
+          .shadow = loaded.shadow.get()};
+}
+
+std::unique_ptr<DepthPolicy> Engine::make_policy(Loaded& loaded, const DepthPolicySpec& spec) const {
+  std::unique_ptr<DepthPolicy> policy = make_depth_policy(spec);
+  if (spec.kind != DepthPolicySpec::Kind::kAuto || !loaded.proposer) return policy;
+  measure_round_costs(parts_of(loaded), 1, *policy);
+  if (options_.max_sequences > 1) measure_round_costs(parts_of(loaded), options_.max_sequences, *policy);
+  return policy;
+}
+
 void Engine::add_generator(Loaded& loaded) const {
   GenerationEngineOptions options{.depth_policy = nullptr,
                                   .prefix_cache = options_.prefix_cache,
                                   .draft_prompt_rows = options_.draft_prompt_rows,
                                   .overcommit = options_.overcommit};
-  const GenerationParts parts{.backend = backend_.get(),
-                              .stream = stream_.get(),
-                              .runner = &loaded.runner,
-                              .proposer = loaded.proposer.get(),
-                              .tokenizer = tokenizer(),
-                              .shadow = loaded.shadow.get()};
-  if (options_.depth_policy && loaded.proposer) options.depth_policy = make_depth_policy(*options_.depth_policy);
-  if (options.depth_policy && options_.depth_policy->kind == DepthPolicySpec::Kind::kAuto) {
-    measure_round_costs(parts, 1, *options.depth_policy);
-    if (options_.max_sequences > 1) measure_round_costs(parts, options_.max_sequences, *options.depth_policy);
-  }
+  if (options_.depth_policy && loaded.proposer) options.depth_policy = make_policy(loaded, *options_.depth_policy);
   if (options.prefix_cache) {
     options.prefix_cache->prefill_chunk = options_.prefill_chunk;
     options.prefix_cache->row_invariant_prefill = prefill_precision_ == LinearPrecision::kExact;
   }
-  loaded.generator = std::make_unique<GenerationEngine>(parts, std::move(options));
+  loaded.generator = std::make_unique<GenerationEngine>(parts_of(loaded), std::move(options));
 }
 
 /// The Programs of every bucket, so the first round is as fast as the tenth.

@@ -99,6 +99,8 @@ class Engine {
   /// The head that the proposer drafts with; null when can_speculate() says no.
   [[nodiscard]] const DraftHead* draft_head() const;
   [[nodiscard]] GenerationEngine& generator();
+  /// A depth policy for it, which knows what rounds cost where it decides by that. Not while the generator has requests.
+  [[nodiscard]] std::unique_ptr<DepthPolicy> make_policy(const DepthPolicySpec& spec) { return make_policy(loaded(), spec); }
 
  private:
   struct Loaded;
@@ -113,6 +115,8 @@ class Engine {
   [[nodiscard]] std::string memory_needed(int64_t max_seq_len) const;
   void add_drafter(Loaded& loaded) const;
   void add_generator(Loaded& loaded) const;
+  [[nodiscard]] GenerationParts parts_of(Loaded& loaded) const;
+  [[nodiscard]] std::unique_ptr<DepthPolicy> make_policy(Loaded& loaded, const DepthPolicySpec& spec) const;
   void prepare(Loaded& loaded) const;
   void prepare(Loaded& loaded, int64_t num_sequences, bool is_sampled) const;
   void note_fallbacks(const Loaded& loaded);

@@ -16,6 +16,7 @@
 #include "apps/foretoken/serve_report.h"
 #include "apps/foretoken/serve_run.h"
 #include "core/error.h"
+#include "speculative/batch_bucket.h"
 
 namespace foretoken::cli {
 namespace {
@@ -122,7 +123,7 @@ class ServeBench {
   ServeBench(Engine& engine, const ServeOptions& wanted, const ServeLoad& load)
       : engine_(engine), wanted_(wanted), load_(load), sampling_(wanted.sampling) {
     if (sampling_.min_tokens > 0) sampling_.stop_token_ids = engine.config().eos_token_ids;
-    for (const DepthPolicySpec& spec : wanted.depth_policies) policies_.push_back(make_depth_policy(spec));
+    for (const DepthPolicySpec& spec : wanted.depth_policies) policies_.push_back(engine.make_policy(spec));
     if (wanted.check || !wanted.forced_accepts.empty()) decode_alone();
   }
 
@@ -252,11 +253,13 @@ class ServeBench {
   std::vector<std::vector<int32_t>> texts_;             // of each prompt by itself; none unless they are needed
 };
 
-/// One that covers all of them.
+/// One whose Programs serve all of them, and that learns nothing by itself.
 DepthPolicySpec widest_policy(const std::vector<DepthPolicySpec>& policies) {
-  if (policies.size() == 1) return policies.front();
+  if (policies.size() == 1 && policies.front().kind != DepthPolicySpec::Kind::kAuto) return policies.front();
   const DepthPolicySpec& deepest = *std::ranges::max_element(policies, {}, &DepthPolicySpec::max_drafts);
-  return {.kind = DepthPolicySpec::Kind::kAuto, .max_drafts = deepest.max_drafts};
+  return {.kind = DepthPolicySpec::Kind::kLadder,
+          .max_drafts = deepest.max_drafts,
+          .ladder = {{.max_sequences = kMaxBatch, .num_drafts = deepest.max_drafts}}};
 }
 
 void check_context(const ServeLoad& load, const Engine& engine) {
