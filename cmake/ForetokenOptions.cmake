@@ -22,6 +22,12 @@ foreach(architecture IN LISTS FORETOKEN_CUDA_ARCHITECTURES)
   endif()
 endforeach()
 
+set(FORETOKEN_VULKAN AUTO CACHE STRING "The Vulkan backend: AUTO builds it when volk and glslc are found, ON requires it, OFF leaves it out")
+set_property(CACHE FORETOKEN_VULKAN PROPERTY STRINGS AUTO ON OFF)
+if(NOT FORETOKEN_VULKAN MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "FORETOKEN_VULKAN: expected AUTO, ON or OFF, got '${FORETOKEN_VULKAN}'")
+endif()
+
 # A host project keeps its own build type, compiler launcher and linker.
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

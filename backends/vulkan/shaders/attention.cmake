@@ -1,0 +1,3 @@
+foretoken_vulkan_shader(gated_attention_split gated_attention_split.comp)
+foretoken_vulkan_shader(gated_attention_combine gated_attention_combine.comp)
+foretoken_vulkan_shader(gated_attention_rows gated_attention_rows.comp)

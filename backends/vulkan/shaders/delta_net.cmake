@@ -1,0 +1,2 @@
+foretoken_vulkan_shader(causal_conv1d_silu causal_conv1d_silu.comp)
+foretoken_vulkan_shader(gated_delta_rule_any gated_delta_rule.comp)

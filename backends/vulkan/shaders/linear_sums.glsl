@@ -1,0 +1,199 @@
+// Dot products of kWarpColumns weight rows with up to ROWS activation rows, by one logical warp. The bits of a sum depend on its
+// weight row, its activation row, K and the number of slices alone: not on ROWS, nor on how rows are loaded (ALIGNED: in whole
+// vectors). Every product is added by fma and every other sum is `precise`, so that all variants round alike.
+#ifndef FORETOKEN_LINEAR_SUMS_GLSL
+#define FORETOKEN_LINEAR_SUMS_GLSL
+
+#include "backends/vulkan/shaders/weight_formats.glsl"
+
+// Activation rows: row r starts `offset[r]` elements after `base`.
+struct ActivationRows {
+  uint64_t base;
+  uint offset[ROWS];
+};
+
+// The weight rows of a tile: where the codes and the scales of each start.
+struct WeightRows {
+  uint64_t codes[kWarpColumns];
+  uint64_t scales[kWarpColumns];
+};
+
+// Codes of one vector of each weight row of a tile, and their scales.
+struct Tile {
+  uvec4 codes[kWarpColumns];
+  float scales[kWarpColumns][kVectorScales];
+};
+
+const uint kTileValues = kWarpColumns * ROWS;
+
+// The activation rows from `first` on; past the last one it is repeated, and its results are not stored.
+ActivationRows activation_rows(uint64_t x, uint64_t stride, uint first, uint num_rows) {
+  ActivationRows rows;
+  rows.base = x;
+  [[unroll]] for (uint r = 0; r < ROWS; ++r) rows.offset[r] = uint(min(first + r, num_rows - 1) * stride);
+  return rows;
+}
+
+void set_weight_row(inout WeightRows rows, uint c, const WeightParams w, uint n, uint in_features) {
+  rows.codes[c] = w.codes + code_bytes(uint64_t(n) * in_features);
+  rows.scales[c] = row_scales(w, n);
+}
+
+// Rows n .. n + kWarpColumns - 1 of one weight; past the last one it is repeated.
+WeightRows weight_rows(const WeightParams w, uint n, uint out_features, uint in_features) {
+  WeightRows rows;
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) set_weight_row(rows, c, w, min(n + c, out_features - 1), in_features);
+  return rows;
+}
+
+// The vectors at element k.
+Tile load_tile(const WeightRows rows, uint k, uint in_features, uint scale_is_bf16) {
+  Tile tile;
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    const uint64_t address = rows.codes[c] + code_bytes(k);
+#if ALIGNED
+    tile.codes[c] = load_codes(address);
+#else
+    tile.codes[c] = load_code_bytes(address, uint(code_bytes(min(kVector, in_features - k))));
+#endif
+  }
+#if SCALES_INSIDE
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    [[unroll]] for (uint i = 0; i < kVectorScales; ++i) {
+      const uint at = k + i * (kVector / kVectorScales);
+      tile.scales[c][i] = ALIGNED != 0 || at < in_features ? inner_scale(rows.scales[c], at, scale_is_bf16) : 0.0;
+    }
+  }
+#endif
+  return tile;
+}
+
+// kPart activations of row r from element k on.
+void load_activations(const ActivationRows x, uint r, uint k, uint in_features, const uint is_bf16, out float values[kPart]) {
+#if ALIGNED
+  const uint64_t first = uint64_t(x.offset[r]) + k;
+  if (is_bf16 == 0) {
+    [[unroll]] for (uint i = 0; i < kPart; i += 4) {
+      const vec4 four = F32x4Ref(x.base + (first + i) * 4).value;
+      [[unroll]] for (uint j = 0; j < 4; ++j) values[i + j] = four[j];
+    }
+  } else {
+#if FORMAT == FORMAT_F32
+    const uvec4 pairs = uvec4(U32x2Ref(x.base + first * 2).value, 0, 0);
+#else
+    const uvec4 pairs = U32x4Ref(x.base + first * 2).value;
+#endif
+    [[unroll]] for (uint j = 0; j < kPart / 2; ++j) {
+      values[2 * j] = uintBitsToFloat(pairs[j] << 16);
+      values[2 * j + 1] = uintBitsToFloat(pairs[j] & 0xffff0000u);
+    }
+  }
+#else
+  [[unroll]] for (uint i = 0; i < kPart; ++i) {
+    values[i] = k + i < in_features ? load_float(x.base, uint64_t(x.offset[r]) + k + i, is_bf16) : 0.0;
+  }
+#endif
+}
+
+// The scales of part `part` of the vectors.
+float[kWarpColumns] tile_scales(const Tile tile, const uint part) {
+  float scales[kWarpColumns];
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    scales[c] = SCALES_INSIDE != 0 ? tile.scales[c][part * kVectorScales / (kVector / kPart)] : 1.0;
+  }
+  return scales;
+}
+
+// Adds the products of kPart elements from k on with row r.
+void add_products(const float weights[kWarpColumns][kPart], const ActivationRows x, const uint r, uint k, uint in_features,
+                  const uint is_bf16, const float scales[kWarpColumns], inout float sums[kTileValues]) {
+  float activations[kPart];
+  load_activations(x, r, k, in_features, is_bf16, activations);
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    precise float sum = SCALES_INSIDE != 0 ? 0.0 : sums[c * ROWS + r];
+    [[unroll]] for (uint i = 0; i < kPart; ++i) sum = fma(weights[c][i], activations[i], sum);
+#if SCALES_INSIDE
+    sum = fma(scales[c], sum, sums[c * ROWS + r]);
+#endif
+    sums[c * ROWS + r] = sum;
+  }
+}
+
+// Adds the products of the vectors at element k for the first `live` rows: sums[c * ROWS + r].
+void add_tile(const Tile tile, const ActivationRows x, uint k, uint in_features, const uint is_bf16, const uint live,
+              inout float sums[kTileValues]) {
+  [[unroll]] for (uint part = 0; part < kVector / kPart; ++part) {
+    float weights[kWarpColumns][kPart];
+    [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) decode(tile.codes[c], part, weights[c]);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+      if (r < live) add_products(weights, x, r, k + part * kPart, in_features, is_bf16, tile_scales(tile, part), sums);
+    }
+  }
+}
+
+// Takes note of codes that decode() does not make NaN, by weight row.
+void add_nan(const Tile tile, inout uint nan[kWarpColumns]) {
+#if CODES_MAY_BE_NAN
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) nan[c] |= nan_codes(tile.codes[c]);
+#endif
+}
+
+float[kTileValues] no_sums() {
+  float sums[kTileValues];
+  [[unroll]] for (uint i = 0; i < kTileValues; ++i) sums[i] = 0.0;
+  return sums;
+}
+
+// Adds a lane's share of one slice, in order. `is_bf16` and `live` are constants where this is called.
+void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRows x, uint in_features, uint slice,
+                 uint num_slices, const uint is_bf16, const uint live, inout float sums[kTileValues]) {
+  const uint step = num_slices * kLanes * kVector;
+  const uint scale_is_bf16 = w.scale_is_bf16;
+  uint nan[kWarpColumns];
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) nan[c] = 0;
+  uint k = (slice * kLanes + lane_index()) * kVector;
+#if TOGETHER > 1
+  for (; k + (TOGETHER - 1) * step < in_features; k += TOGETHER * step) {
+    Tile tiles[TOGETHER];
+    [[unroll]] for (uint t = 0; t < TOGETHER; ++t) tiles[t] = load_tile(rows, k + t * step, in_features, scale_is_bf16);
+    [[unroll]] for (uint t = 0; t < TOGETHER; ++t) {
+      add_tile(tiles[t], x, k + t * step, in_features, is_bf16, live, sums);
+      add_nan(tiles[t], nan);
+    }
+  }
+#endif
+#ifdef PREFETCH
+  if (k < in_features) {
+    Tile tile = load_tile(rows, k, in_features, scale_is_bf16);
+    for (; k < in_features; k += step) {
+      const Tile next = load_tile(rows, k + step < in_features ? k + step : k, in_features, scale_is_bf16);
+      add_tile(tile, x, k, in_features, is_bf16, live, sums);
+      add_nan(tile, nan);
+      tile = next;
+    }
+  }
+#else
+  for (; k < in_features; k += step) {
+    const Tile tile = load_tile(rows, k, in_features, scale_is_bf16);
+    add_tile(tile, x, k, in_features, is_bf16, live, sums);
+    add_nan(tile, nan);
+  }
+#endif
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    if ((nan[c] & 0x80808080u) != 0) {
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[c * ROWS + r] = kNan;
+    }
+  }
+}
+
+// The same for activations of either type.
+void add_slice(const WeightParams w, const WeightRows rows, const ActivationRows x, uint in_features, uint slice, uint num_slices,
+               uint is_bf16, const uint live, inout float sums[kTileValues]) {
+  if (is_bf16 != 0) {
+    add_vectors(w, rows, x, in_features, slice, num_slices, 1, live, sums);
+  } else {
+    add_vectors(w, rows, x, in_features, slice, num_slices, 0, live, sums);
+  }
+}
+
+#endif

@@ -1,0 +1,6 @@
+foretoken_vulkan_shader(rms_norm rms_norm.comp)
+foretoken_vulkan_shader(rms_norm_quads rms_norm_quads.comp)
+foretoken_vulkan_shader(mtp_input mtp_input.comp)
+foretoken_vulkan_shader(rope_table rope_table.comp)
+foretoken_vulkan_shader(rope rope.comp)
+foretoken_vulkan_shader(qk_norm_rope_cache qk_norm_rope_cache.comp)

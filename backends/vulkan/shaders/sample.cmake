@@ -1,0 +1,5 @@
+foretoken_vulkan_shader(process_logits process_logits.comp)
+foretoken_vulkan_shader(count_tokens count_tokens.comp)
+foretoken_vulkan_shader(sample_tokens sample_tokens.comp)
+foretoken_vulkan_shader(sample_drafts sample_drafts.comp)
+foretoken_vulkan_shader(accept_sampled accept_sampled.comp)

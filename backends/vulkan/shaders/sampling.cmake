@@ -1,0 +1,5 @@
+foretoken_vulkan_shader(argmax argmax.comp)
+foretoken_vulkan_shader(select_tokens select_tokens.comp)
+foretoken_vulkan_shader(accept_drafts accept_drafts.comp)
+foretoken_vulkan_shader(embedding embedding.comp)
+foretoken_vulkan_shader(random_fill random_fill.comp)

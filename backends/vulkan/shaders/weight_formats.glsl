@@ -1,0 +1,139 @@
+// How a kernel reads its weight format, FORMAT. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes.
+// decode() gives elements in units of 1 / kDecodeFactor, which the scales make up for.
+#ifndef FORETOKEN_WEIGHT_FORMATS_GLSL
+#define FORETOKEN_WEIGHT_FORMATS_GLSL
+
+#include "backends/vulkan/shaders/linear_params.glsl"
+
+#define FORMAT_F32 0
+#define FORMAT_BF16 1
+#define FORMAT_FP8_ROW 2
+#define FORMAT_FP8_BLOCK 3
+#define FORMAT_NVFP4 4
+
+#if FORMAT == FORMAT_F32
+const uint kVector = 4;
+const uint kPart = 4;  // elements decoded together
+#elif FORMAT == FORMAT_BF16
+const uint kVector = 8;
+const uint kPart = 8;
+#elif FORMAT == FORMAT_NVFP4
+const uint kVector = 32;
+const uint kPart = 8;
+#else
+const uint kVector = 16;
+const uint kPart = 8;
+#endif
+
+#if FORMAT == FORMAT_FP8_BLOCK || FORMAT == FORMAT_NVFP4
+#define SCALES_INSIDE 1  // a scale changes along the row
+#else
+#define SCALES_INSIDE 0
+#endif
+
+// Bytes of `elements` codes.
+uint64_t code_bytes(uint64_t elements) {
+#if FORMAT == FORMAT_NVFP4
+  return elements / 2;
+#else
+  return elements * (16 / kVector);
+#endif
+}
+
+uvec4 load_codes(uint64_t address) { return U32x4Ref(address).value; }
+
+// The first `count` bytes one by one, then zeros: a code of 0 is the number 0 in every format.
+uvec4 load_code_bytes(uint64_t address, uint count) {
+  uvec4 codes = uvec4(0);
+  for (uint i = 0; i < count; ++i) codes[i / 4] |= load_u8(address, i) << (i % 4 * 8);
+  return codes;
+}
+
+#if FORMAT == FORMAT_F32
+void decode(uvec4 codes, uint part, out float values[kPart]) {
+  [[unroll]] for (uint i = 0; i < 4; ++i) values[i] = uintBitsToFloat(codes[i]);
+}
+#elif FORMAT == FORMAT_BF16
+void decode(uvec4 codes, uint part, out float values[kPart]) {
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    values[2 * i] = uintBitsToFloat(codes[i] << 16);
+    values[2 * i + 1] = uintBitsToFloat(codes[i] & 0xffff0000u);
+  }
+}
+#elif FORMAT == FORMAT_NVFP4
+// A code placed at the top of a half's mantissa and the bottom of its exponent is its value times 2^-14.
+const float kDecodeFactor = 16384.0;
+void decode(uvec4 codes, uint part, out float values[kPart]) {
+  const uint word = codes[part];
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    const uint magnitudes = i < 3 ? word << (9 - 4 * i) : word >> 3;
+    const vec2 two = unpackHalf2x16((magnitudes & 0x0e000e00u) | (word << (12 - 4 * i) & 0x80008000u));
+    values[i] = two.x;
+    values[i + 4] = two.y;
+  }
+}
+#else
+// E4M3 as a half with its exponent unchanged: the value times 2^-8, subnormal ones too. nan_codes() sees NaN.
+const float kDecodeFactor = 256.0;
+void decode(uvec4 codes, uint part, out float values[kPart]) {
+  [[unroll]] for (uint i = 0; i < 2; ++i) {
+    const uint odd = codes[2 * part + i];
+    const uint even = odd << 8;
+    const vec2 first = unpackHalf2x16((even & 0x80008000u) | (even >> 1 & 0x3f803f80u));
+    const vec2 second = unpackHalf2x16((odd & 0x80008000u) | (odd >> 1 & 0x3f803f80u));
+    values[4 * i] = first.x;
+    values[4 * i + 1] = second.x;
+    values[4 * i + 2] = first.y;
+    values[4 * i + 3] = second.y;
+  }
+}
+#endif
+
+#if FORMAT == FORMAT_FP8_ROW || FORMAT == FORMAT_FP8_BLOCK
+#define CODES_MAY_BE_NAN 1
+#else
+#define CODES_MAY_BE_NAN 0
+#endif
+// The high bit of a byte is set where one of the codes is NaN; other bits mean nothing.
+uint nan_codes(uvec4 codes) {
+  const uvec4 next = (codes & 0x7f7f7f7fu) + 0x01010101u;
+  return next.x | next.y | next.z | next.w;
+}
+
+// Scales of one vector where they change along the row, and where those of row n start.
+const uint kVectorScales = FORMAT == FORMAT_NVFP4 ? 2 : 1;
+uint64_t row_scales(const WeightParams w, uint n) {
+#if FORMAT == FORMAT_FP8_BLOCK
+  return w.scale + uint64_t(n >> w.block_shift) * w.scale_columns * (w.scale_is_bf16 != 0 ? 2 : 4);
+#elif FORMAT == FORMAT_NVFP4
+  return w.scale + uint64_t(n) * w.scale_columns;
+#else
+  return 0;
+#endif
+}
+
+// The scale at element k of a row whose scales start at `row`, for what decode() gives.
+float inner_scale(uint64_t row, uint k, uint is_bf16) {
+#if FORMAT == FORMAT_FP8_BLOCK
+  return load_float(row, k / 128, is_bf16) * kDecodeFactor;
+#elif FORMAT == FORMAT_NVFP4
+  const uint code = load_u8(row, k / 16);
+  const float as_half = unpackHalf2x16((code & 0x80u) << 8 | (code & 0x7fu) << 7).x;  // the value times 2^-8, as below
+  return (code & 0x7fu) == 0x7fu ? kNan : as_half * (256.0 * kDecodeFactor);
+#else
+  return 1.0;
+#endif
+}
+
+// The scale of all of row n, likewise.
+float outer_scale(const WeightParams w, uint n) {
+#if FORMAT == FORMAT_FP8_ROW
+  return load_float(w.scale, n * w.scale_columns, w.scale_is_bf16) * kDecodeFactor;
+#elif FORMAT == FORMAT_NVFP4
+  return load_f32(w.global_scale, n / w.rows_per_global);
+#else
+  return 1.0;
+#endif
+}
+
+#endif

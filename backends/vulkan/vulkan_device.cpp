@@ -1,0 +1,115 @@
+#include "backends/vulkan/vulkan_device.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/vulkan/vulkan_error.h"
+
+namespace foretoken::vulkan {
+
+Device::Device(std::shared_ptr<const Instance> instance, PhysicalDevice physical)
+    : instance_(std::move(instance)), physical_(std::move(physical)) {
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroup{};
+  subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+  subgroup.subgroupSizeControl = limits().chooses_subgroup_size ? VK_TRUE : VK_FALSE;
+  subgroup.computeFullSubgroups = limits().full_subgroups ? VK_TRUE : VK_FALSE;
+  const bool controls_subgroups = limits().chooses_subgroup_size || limits().full_subgroups;
+  VkPhysicalDeviceVulkan12Features v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  v12.pNext = controls_subgroups ? &subgroup : nullptr;
+  v12.bufferDeviceAddress = VK_TRUE;
+  v12.timelineSemaphore = VK_TRUE;
+  v12.scalarBlockLayout = VK_TRUE;
+  v12.storageBuffer8BitAccess = VK_TRUE;
+  VkPhysicalDeviceVulkan11Features v11{};
+  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+  v11.pNext = &v12;
+  v11.storageBuffer16BitAccess = VK_TRUE;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &v11;
+  features.features.shaderInt64 = VK_TRUE;
+
+  std::vector<const char*> extensions;
+  if (controls_subgroups) extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  if (physical_.has_memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  const float priority = 1.0F;
+  VkDeviceQueueCreateInfo queue{};
+  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  queue.queueFamilyIndex = physical_.queue_family;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &features;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  check(vkCreateDevice(physical_.handle, &info, nullptr, &device_), "vkCreateDevice", physical_.properties.deviceName);
+  vkGetDeviceQueue(device_, physical_.queue_family, 0, &queue_);
+}
+
+Device::~Device() { vkDestroyDevice(device_, nullptr); }
+
+void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
+  const std::lock_guard lock(queue_mutex_);
+  check(vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit", detail);
+}
+
+void Device::wait_idle() const noexcept {
+  const std::lock_guard lock(queue_mutex_);
+  check_in_destructor(vkQueueWaitIdle(queue_), "vkQueueWaitIdle");
+}
+
+Owned<VkCommandPool> Device::make_command_pool() const {
+  VkCommandPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  info.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  info.queueFamilyIndex = physical_.queue_family;
+  VkCommandPool pool = VK_NULL_HANDLE;
+  check(vkCreateCommandPool(device_, &info, nullptr, &pool), "vkCreateCommandPool");
+  return {device_, pool};
+}
+
+VkCommandBuffer Device::make_command_buffer(VkCommandPool pool) const {
+  VkCommandBufferAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = pool;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  VkCommandBuffer buffer = VK_NULL_HANDLE;
+  check(vkAllocateCommandBuffers(device_, &info, &buffer), "vkAllocateCommandBuffers");
+  return buffer;
+}
+
+Timeline::Timeline(const Device& device) : device_(&device) {
+  VkSemaphoreTypeCreateInfo type{};
+  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  info.pNext = &type;
+  VkSemaphore semaphore = VK_NULL_HANDLE;
+  check(vkCreateSemaphore(device.get(), &info, nullptr, &semaphore), "vkCreateSemaphore");
+  semaphore_ = {device.get(), semaphore};
+}
+
+bool Timeline::reached(uint64_t value) const {
+  uint64_t now = 0;
+  check(vkGetSemaphoreCounterValue(device_->get(), semaphore_.get(), &now), "vkGetSemaphoreCounterValue");
+  return now >= value;
+}
+
+void Timeline::wait(uint64_t value, std::string_view detail) const {
+  const VkSemaphore semaphore = semaphore_.get();
+  VkSemaphoreWaitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  info.semaphoreCount = 1;
+  info.pSemaphores = &semaphore;
+  info.pValues = &value;
+  check(vkWaitSemaphores(device_->get(), &info, UINT64_MAX), "vkWaitSemaphores", detail);
+}
+
+}  // namespace foretoken::vulkan

@@ -1,0 +1,79 @@
+// One open device: the logical device, its queue, and memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "backends/vulkan/vulkan_handles.h"
+#include "backends/vulkan/vulkan_physical_device.h"
+#include "core/tensor.h"
+
+namespace foretoken::vulkan {
+
+/// Thread-safe. Outlives all that is made on it.
+class Device {
+ public:
+  /// `instance` is kept: it must outlive the device. Throws DeviceError when the driver makes no device.
+  Device(std::shared_ptr<const Instance> instance, PhysicalDevice physical);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] VkDevice get() const { return device_; }
+  [[nodiscard]] const Instance& instance() const { return *instance_; }
+  [[nodiscard]] const PhysicalDevice& physical() const { return physical_; }
+  [[nodiscard]] const DeviceLimits& limits() const { return physical_.limits; }
+
+  /// Puts work on the queue. Throws DeviceError, OutOfMemory; `detail` names the work.
+  void submit(const VkSubmitInfo& info, std::string_view detail) const;
+  /// Waits until nothing that was submitted uses what is about to be destroyed; a failure is logged.
+  void wait_idle() const noexcept;
+  [[nodiscard]] Owned<VkCommandPool> make_command_pool() const;
+  [[nodiscard]] VkCommandBuffer make_command_buffer(VkCommandPool pool) const;
+
+ private:
+  std::shared_ptr<const Instance> instance_;  // shared with the provider and its other devices
+  PhysicalDevice physical_;
+  VkDevice device_ = VK_NULL_HANDLE;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  mutable std::mutex queue_mutex_;
+};
+
+/// One allocation with the buffer that covers it, mapped where the host reaches it.
+class Memory {
+ public:
+  /// Throws OutOfMemory with the size asked for and what is free.
+  Memory(const Device& device, size_t bytes, MemoryKind kind);
+  Memory(Memory&&) noexcept = default;
+  Memory& operator=(Memory&&) noexcept = default;
+
+  [[nodiscard]] VkBuffer buffer() const { return buffer_.get(); }
+  [[nodiscard]] DeviceAddress address() const { return address_; }
+  [[nodiscard]] std::byte* host_data() const { return host_data_; }
+
+ private:
+  Owned<VkDeviceMemory> memory_;
+  Owned<VkBuffer> buffer_;  // goes before its memory
+  DeviceAddress address_ = 0;
+  std::byte* host_data_ = nullptr;
+};
+
+/// A timeline semaphore and the last value that was promised.
+class Timeline {
+ public:
+  explicit Timeline(const Device& device);
+
+  [[nodiscard]] VkSemaphore semaphore() const { return semaphore_.get(); }
+  /// Whether the work that signals `value` has finished. Throws DeviceError.
+  [[nodiscard]] bool reached(uint64_t value) const;
+  /// Waits for `value`. Throws DeviceError; `detail` names the work.
+  void wait(uint64_t value, std::string_view detail) const;
+
+ private:
+  const Device* device_;
+  Owned<VkSemaphore> semaphore_;
+};
+
+}  // namespace foretoken::vulkan
