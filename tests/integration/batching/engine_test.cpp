@@ -29,6 +29,7 @@ class EngineTest : public ::testing::Test {
   Golden golden_{"tiny-dense.golden.safetensors"};
 };
 
+// Field report 41: equal streams that spoilt each other.
 /// Streams share nothing that they write: as many equal ones as fit, and each gives the text of one.
 TEST_F(EngineTest, EqualStreamsAllGiveTheTextOfOne) {
   const std::vector<int32_t> expected = alone(25, 60);

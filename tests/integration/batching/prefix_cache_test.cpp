@@ -39,6 +39,7 @@ class PrefixCacheTest : public ::testing::TestWithParam<std::string> {
   Golden golden_{GetParam() + ".golden.safetensors"};
 };
 
+// Field reports 13 and 14: repeats that never hit, and hits that left the drafter without context.
 TEST_P(PrefixCacheTest, ARepeatedPromptComputesOnlyWhatFollowsTheLastSnapshot) {
   for (const int64_t i : {32, 33}) {
     TestModel without(*backend_, GetParam(), cold());
@@ -56,6 +57,7 @@ TEST_P(PrefixCacheTest, ARepeatedPromptComputesOnlyWhatFollowsTheLastSnapshot) {
   }
 }
 
+// Field report 12: speculation that cost prefix hits.
 TEST_P(PrefixCacheTest, HitsAreTheSameWithAndWithoutSpeculation) {
   std::vector<int64_t> hits;
   for (const int64_t depth : {0, 3}) {
@@ -105,6 +107,7 @@ TEST_P(PrefixCacheTest, ANextTurnGoesOnWhereTheTextEnded) {
   }
 }
 
+// Field report 15: a cache under pressure that spoilt the states of those that ran.
 /// Blocks for little more than one sequence: each request evicts what others left.
 TEST_P(PrefixCacheTest, EvictionUnderPressureChangesNoText) {
   TestModelOptions tight = cached(kChunk);

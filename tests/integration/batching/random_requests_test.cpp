@@ -125,6 +125,7 @@ void RandomRequestsTest::expect_solo_texts(const std::vector<RandomRequest>& req
   }
 }
 
+// Field report 40: short requests that ended beside a long one, and left rows behind.
 TEST_P(RandomRequestsTest, EveryTextIsThatOfTheRequestAlone) {
   for (const int32_t max_sequences : {16, 5}) {
     TestModel model(*backend_, GetParam(), options(max_sequences));
@@ -168,6 +169,7 @@ TEST_P(RandomRequestsTest, RequestsThatOutgrowTheCacheTakeTurns) {
   expect_solo_texts(requests, results);
 }
 
+// Field report 16: an engine whose state went wrong after hours.
 /// Memory that is never given back, or a slot that keeps something of its last request, would show.
 TEST_P(RandomRequestsTest, TwoThousandRequestsLeaveNothingBehind) {
   TestModelOptions cached = options(32);

@@ -73,6 +73,7 @@ TEST_P(SampledEngineTest, TextsOfABatchAreThoseOfEachSeedAlone) {
   }
 }
 
+// Field report 31: penalties that speculation left out without a word.
 TEST_P(SampledEngineTest, PenaltiesAtTemperatureZeroGiveTheSameTextAtEveryDepth) {
   TestModel model(*backend_, GetParam(), options(1));
   GenerationOptions wanted{.max_tokens = 60, .num_speculative_tokens = 0};

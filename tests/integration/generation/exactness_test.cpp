@@ -34,6 +34,7 @@ void expect_no_difference(const GenerationResult& result, const std::string& wha
   EXPECT_EQ(result.self_check.rows_different, 0) << what << ", first at token " << result.self_check.first_difference;
 }
 
+// Field reports 18, 20 and 21: texts that depended on the depth. Acceptance proves nothing; logits do.
 /// All prompts, every depth; the self-check compares the logits of every committed row with plain one-row steps.
 TEST_P(ExactnessTest, EveryDepthGivesTheSameIdsAndLogits) {
   TestModel model(*backend_, GetParam(), {.cache_dtype = DType::kBF16, .self_check = true});
@@ -49,6 +50,7 @@ TEST_P(ExactnessTest, EveryDepthGivesTheSameIdsAndLogits) {
   }
 }
 
+// Field report 17: rejected drafts that stayed in recurrent states.
 /// Accept counts 0 .. K in any order, with rounds without drafts between rounds with many.
 TEST_P(ExactnessTest, ForcedAcceptCountsAndPausesChangeNothing) {
   TestModel model(*backend_, GetParam(), {.self_check = true});
@@ -62,6 +64,22 @@ TEST_P(ExactnessTest, ForcedAcceptCountsAndPausesChangeNothing) {
       options.forced.continuation = plain.output_token_ids;
       const GenerationResult result = model.generator().generate(prompt(i), options);
       EXPECT_EQ(result.output_token_ids, plain.output_token_ids) << "prompt " << i << ", trial " << trial;
+      expect_no_difference(result, "prompt " + std::to_string(i));
+    }
+  }
+}
+
+// Field report 19: another text after a rejection, and not the same one each time.
+TEST_P(ExactnessTest, ManyRejectionsGiveThePlainTextEveryTime) {
+  TestModel model(*backend_, GetParam(), {.self_check = true});
+  for (const int64_t i : {0, 25, 32}) {
+    const GenerationResult plain = model.generator().generate(prompt(i), {.max_tokens = 80, .num_speculative_tokens = 0});
+    GenerationOptions options{.max_tokens = 80, .num_speculative_tokens = 3};
+    options.forced = {.pattern = {0, 0, 1, 0, 2}, .continuation = plain.output_token_ids};
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      const GenerationResult result = model.generator().generate(prompt(i), options);
+      EXPECT_EQ(result.output_token_ids, plain.output_token_ids) << "prompt " << i << ", repeat " << repeat;
+      EXPECT_LT(result.speculation.accepted(), result.speculation.drafted / 3);
       expect_no_difference(result, "prompt " + std::to_string(i));
     }
   }
@@ -154,6 +172,7 @@ std::vector<int32_t> ExactnessTest::drafts_after(TestModel& model, std::span<con
   return drafts;
 }
 
+// Field report 11: drafts that depended on how the prompt had been cut.
 /// Float32 prefill in one chunk, in many, and token by token: bit-equal hidden states, equal drafts.
 TEST_P(ExactnessTest, ChunkingOfAFloat32PrefillChangesNoBit) {
   const std::vector<int32_t> ids = long_prompt(300);

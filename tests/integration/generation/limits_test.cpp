@@ -22,6 +22,7 @@ class LimitsTest : public ::testing::Test {
   Golden golden_{"tiny-dense.golden.safetensors"};
 };
 
+// Field report 33: texts that went on after an end token inside a block.
 /// Every token of a text in turn is the stop token, all drafts right: the end falls on each place of a block.
 TEST_F(LimitsTest, AStopTokenEndsTheTextAtEachPlaceOfABlock) {
   TestModel model(*backend_, "tiny-dense");
@@ -67,6 +68,7 @@ TEST_F(LimitsTest, MaxTokensCutsTheTextExactlyAndNotTheDepth) {
   }
 }
 
+// Field report 34: drafts beyond the end of the context.
 /// Contexts of every size just above the prompt: the text stops at the limit, whatever the depth, and nothing is written past it.
 TEST_F(LimitsTest, TheContextLimitEndsTheTextInsideABlock) {
   const std::vector<int32_t> ids = prompt(25);
@@ -104,6 +106,7 @@ TEST_F(LimitsTest, BadRequestsAreRefusedAndLeaveNothing) {
   EXPECT_FALSE(model.generate(ids, 3, 8).output_token_ids.empty());
 }
 
+// Field report 36: drafter rows that were not dropped with their drafts.
 /// Drafter rows by hand: after the first pass of each round, each pair key of the committed text once, none beyond.
 TEST_F(LimitsTest, TheDrafterHoldsEachPairKeyOfTheCommittedTextOnce) {
   TestModel model(*backend_, "tiny-dense");

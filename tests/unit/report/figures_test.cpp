@@ -48,6 +48,7 @@ TEST(ServeFigures, CountLatenciesFromTheScheduledArrival) {
   EXPECT_DOUBLE_EQ(figures.mean_tokens_per_round, 1.5);
 }
 
+// Field report 25: much acceptance, little speed, and no word of where the time went.
 TEST(ServeFigures, SplitTheTime) {
   const ServeRun run{
       .requests = {request(0.0, {{0.1, 1}, {1.0, 1}})},

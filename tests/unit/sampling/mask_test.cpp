@@ -58,6 +58,7 @@ class Masked : public testing::Test {
   SamplerHarness harness_{kOptions};
 };
 
+// Field report 28: grammars that began inside a block and were not advanced over the rest of it.
 TEST_F(Masked, AGrammarThatBeginsInsideABlockHoldsFromThereOn) {
   join({.logit_bias = {{kEndOfThought, 3.5F}}}, {1, 2});  // now it is the best while the grammar has not begun
   const SampledStep step = block({kEndOfThought, 7, 8, 7});
@@ -77,6 +78,7 @@ TEST_F(Masked, ADraftThatIsNotAllowedIsRejectedAndNeverShown) {
   EXPECT_EQ(calls_, (Texts{{kEndOfThought}, {kEndOfThought, 7}}));
 }
 
+// Field report 29: requests killed by a draft that no text can have.
 TEST_F(Masked, DraftsThatAreNoTokensOfTheVocabularyAreRejected) {
   join({}, {kEndOfThought});
   for (const int32_t bad : {-1, 50, 248069}) {
@@ -86,6 +88,7 @@ TEST_F(Masked, DraftsThatAreNoTokensOfTheVocabularyAreRejected) {
   }
 }
 
+// Field report 30: grammars that were fed tokens after their end.
 TEST_F(Masked, NothingIsAskedAfterTheEnd) {
   join({}, {kEndOfThought, 7, 8, 7});
   const SampledStep step = block({kStop, 7, 8});

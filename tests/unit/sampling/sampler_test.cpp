@@ -46,6 +46,7 @@ SampledStep plain_text(SamplerHarness& harness, int32_t slot, int64_t num_prompt
   return text;
 }
 
+// Field report 32: rows of a block that counted the newest token twice.
 TEST(Sampler, RowsOfABlockHaveTheHistoriesOfPlainSteps) {
   SamplerHarness harness(kOptions);
   const std::vector<int32_t> prompt{3, 3, 8};
