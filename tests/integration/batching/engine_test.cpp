@@ -134,6 +134,26 @@ TEST_F(EngineTest, StopStringsEndTheTextBeforeThem) {
   }
 }
 
+TEST_F(EngineTest, TheDepthPolicyChangesBetweenRequestsOnly) {
+  TestModel model(*backend_, "tiny-dense", batched(2));
+  GenerationEngine& engine = model.generator();
+  const auto depth_of = [&](std::unique_ptr<DepthPolicy> policy) {
+    engine.set_depth_policy(std::move(policy));
+    const GenerationResult result = engine.generate(prompt(25), {.max_tokens = 20, .num_speculative_tokens = 4});
+    return result.speculation.rounds() == 0 ? 0 : result.speculation.drafted / result.speculation.rounds();
+  };
+  EXPECT_EQ(depth_of(make_depth_policy({.max_drafts = 2})), 2);
+  EXPECT_EQ(depth_of(make_depth_policy({.max_drafts = 0})), 0);
+  EXPECT_EQ(depth_of(nullptr), 4) << "the request's own";
+  const RequestId id = engine.submit(prompt(25), {.max_tokens = 40});
+  EXPECT_THROW(engine.set_depth_policy(nullptr), Error);
+  engine.step();
+  EXPECT_THROW(engine.set_depth_policy(nullptr), Error);
+  engine.cancel(id);
+  engine.step();
+  engine.set_depth_policy(nullptr);
+}
+
 TEST_F(EngineTest, BadRequestsAreRefusedBeforeTheyWait) {
   TestModel model(*backend_, "tiny-dense", batched(2));
   GenerationEngine& engine = model.generator();

@@ -238,6 +238,16 @@ TEST_F(PrefixCacheTest, TurnedOffItFindsNothing) {
   release(sequence);
 }
 
+TEST_F(PrefixCacheTest, SnapshotsAreAsManyAsWereAskedForHoweverMuchRoomThereIs) {
+  PrefixCacheOptions few = options(5);
+  for (const int32_t most : {3, 1, 0}) {
+    few.max_snapshots = most;
+    const PrefixCache cache(*backend_, memory(), few);
+    EXPECT_EQ(cache.bytes() * 5, PrefixCache(*backend_, memory(), options(5)).bytes() * static_cast<size_t>(most));
+    EXPECT_EQ(cache.is_enabled(), most > 0);
+  }
+}
+
 TEST_F(PrefixCacheTest, WithoutADrafterNoHiddenRowIsKept) {
   PrefixCache cache(*backend_, {.target = &target_, .states = &states_}, options(2));
   Sequence first = random_sequence(16);
@@ -263,6 +273,9 @@ TEST_F(PrefixCacheTest, RefusesPartsThatDoNotFit) {
   PrefixCacheOptions off_grid = options(1);
   off_grid.snapshot_spacing = 12;
   EXPECT_THROW(PrefixCache(*backend_, memory(), off_grid), Error);
+  PrefixCacheOptions negative = options(1);
+  negative.max_snapshots = -1;
+  EXPECT_THROW(PrefixCache(*backend_, memory(), negative), Error);
   PagedKvCacheConfig other = kv_config(1);
   other.block_size = 8;
   PagedKvCache other_draft(*backend_, other);
