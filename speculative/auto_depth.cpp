@@ -9,9 +9,9 @@ namespace {
 using Estimate = RoundCosts::Estimate;
 
 /// Survival that nothing is known about.
-constexpr double kFirstGuess = 0.7;
+constexpr double kFirstGuess = 0.75;
 constexpr double kSharedMemory = 400.0;  // rounds of one sequence
-constexpr double kSharedPriorWeight = 4.0;
+constexpr double kSharedPriorWeight = 8.0;
 constexpr double kPriorWeight = 8.0;  // of what all sequences know, in one's own estimate
 
 /// Plain steps that are measured before anything is drafted.
@@ -194,7 +194,6 @@ void AutoDepth::settle(const RoundReport& report, double round_us, int64_t num_d
   const double plain_us = costs_.plain_us(static_cast<int64_t>(report.sequences.size()));
   const double token_us = plain_us / static_cast<double>(report.sequences.size());
   const double draft_us = num_drafts == 0 ? 0.0 : (round_us - plain_us) / static_cast<double>(num_drafts);
-  const double full_us = std::max(allowance_us_, kAllowance * plain_us);
   double worth_us = plain_us;
   for (const SequenceOutcome& outcome : report.sequences) {
     if (outcome.num_drafted == 0) continue;
@@ -203,12 +202,13 @@ void AutoDepth::settle(const RoundReport& report, double round_us, int64_t num_d
     const double before_us = saved_us;
     saved_us = std::min(saved_us + won_us - draft_us * static_cast<double>(outcome.num_drafted), kMaxSavings * token_us);
     allowance_us_ += std::min(saved_us, 0.0) - std::min(before_us, 0.0);
-    const double given_us =
-        std::min(kGivenShare * std::max(saved_us - std::max(before_us, 0.0), 0.0), std::max(full_us - allowance_us_, 0.0));
+    const double given_us = std::min(kGivenShare * std::max(saved_us - std::max(before_us, 0.0), 0.0),
+                                     std::max(kMaxSavings * plain_us - allowance_us_, 0.0));
     saved_us -= given_us;
     allowance_us_ += given_us;
     worth_us += won_us;
   }
+  const double full_us = std::max(allowance_us_, kAllowance * plain_us);
   allowance_us_ = std::min(allowance_us_ + kAllowanceShare * worth_us, full_us);
 }
 
@@ -225,7 +225,7 @@ void AutoDepth::learn(const SequenceOutcome& outcome) {
 
 void AutoDepth::learn_cost(int64_t num_sequences, int64_t num_drafts, const RoundTime& time) {
   check_cost(num_sequences, num_drafts, time);
-  costs_.observe(num_sequences, num_drafts, num_sequences * num_drafts, time);
+  costs_.learn(num_sequences, num_drafts, num_sequences * num_drafts, time);
 }
 
 }  // namespace foretoken

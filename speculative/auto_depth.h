@@ -29,7 +29,7 @@ class AutoDepth final : public DepthPolicy {
   static constexpr double kAllowance = 3.0;
   static constexpr double kAllowanceShare = 0.005;
   static constexpr double kMaxSavings = 32.0;
-  static constexpr int64_t kMinProbeInterval = 16;
+  static constexpr int64_t kMinProbeInterval = 8;
   static constexpr int64_t kMaxProbeInterval = 128;
   static constexpr int64_t kSurveyInterval = 2;
 

@@ -336,9 +336,9 @@ void GenerationEngine::stage_masks(const Round& round) {
 }
 
 void GenerationEngine::decode_round(bool did_other_work) {
+  const GenerationRequest::Clock::time_point begin = GenerationRequest::Clock::now();
   Round round = make_round();
   if (round.empty()) return;
-  const GenerationRequest::Clock::time_point begin = GenerationRequest::Clock::now();
   Stream& stream = *parts_.stream;
   const bool may_stop_early = parts_.proposer != nullptr && parts_.proposer->may_stop_early();
   if (!may_stop_early) stage(round);

@@ -8,12 +8,22 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kProof = 2;  // samples
+/// A round this far from the pace says nothing of its depth: something disturbed it, or the pace changes.
+constexpr double kMaxOffPace = 0.5;
 
 int64_t bucket_of(int64_t num_sequences) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(num_sequences))); }
 
 /// Drafts per sequence. Few among many are still not none: point 0 is the plain step.
 double drafts_per_sequence(int64_t num_drafts, int64_t num_sequences) {
   return num_drafts == 0 ? 0.0 : std::max(static_cast<double>(num_drafts) / static_cast<double>(num_sequences), 0.5);
+}
+
+/// Median of the first `count` values, the lower one of two: what disturbs a round makes it longer.
+template <size_t kSize>
+double lower_median(std::array<double, kSize> values, size_t count) {
+  const auto middle = values.begin() + static_cast<int64_t>((count - 1) / 2);
+  std::nth_element(values.begin(), middle, values.begin() + static_cast<int64_t>(count));
+  return *middle;
 }
 
 }  // namespace
@@ -23,11 +33,13 @@ void CostCurve::Point::add(double x, double us) {
   ++num_samples_;
   const size_t count = std::min(num_samples_, kSamples);
   x_ += (x - x_) / static_cast<double>(count);
-  std::array<double, kSamples> sorted = samples_;
-  // The lower one of two: what disturbs a round makes it longer.
-  const auto middle = sorted.begin() + static_cast<int64_t>((count - 1) / 2);
-  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<int64_t>(count));
-  median_us_ = *middle;
+  median_us_ = lower_median(samples_, count);
+}
+
+void Pace::add(double ratio) {
+  ratios_[num_ratios_ % kRatios] = ratio;
+  ++num_ratios_;
+  median_ = lower_median(ratios_, std::min(num_ratios_, kRatios));
 }
 
 void CostCurve::observe(double x, double us) { points_[std::llround(x)].add(x, us); }
@@ -66,11 +78,25 @@ double CostCurve::floor_at(double x, size_t min_samples) const {
   return us;
 }
 
+RoundCosts::Bucket& RoundCosts::bucket_for(int64_t num_sequences) {
+  const auto [found, is_new] = buckets_.try_emplace(bucket_of(num_sequences));
+  for (size_t i = 0; is_new && i < kProof; ++i) found->second.draft.observe(0.0, 0.0);  // no passes, no time
+  return found->second;
+}
+
+void RoundCosts::add(Bucket& bucket, int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time,
+                     double pace) {
+  if (depth > 0) bucket.draft.observe(static_cast<double>(depth), time.draft_us / pace);
+  bucket.rest.observe(drafts_per_sequence(num_drafts, num_sequences), (time.verify_us + time.host_us) / pace);
+}
+
 void RoundCosts::observe(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time) {
-  Bucket& bucket = buckets_[bucket_of(num_sequences)];
-  for (size_t i = bucket.draft.num_samples(0); i < kProof; ++i) bucket.draft.observe(0.0, 0.0);  // no passes, no time
-  if (depth > 0) bucket.draft.observe(static_cast<double>(depth), time.draft_us);
-  bucket.rest.observe(drafts_per_sequence(num_drafts, num_sequences), time.verify_us + time.host_us);
+  Bucket& bucket = bucket_for(num_sequences);
+  const double pace = bucket.pace.value();
+  const auto ratio = [&] { return time.total_us() / round_us(num_sequences, depth, num_drafts); };
+  const bool is_known = is_proven(num_sequences, num_drafts) && bucket.draft.num_samples(depth) >= kProof;
+  if (!is_known || std::abs(ratio() / pace - 1.0) < kMaxOffPace) add(bucket, num_sequences, depth, num_drafts, time, pace);
+  if (is_known) bucket.pace.add(ratio());
 }
 
 const RoundCosts::Bucket* RoundCosts::nearest(int64_t num_sequences) const {

@@ -47,9 +47,28 @@ class CostCurve {
   std::map<int64_t, Point> points_;
 };
 
+/// How much longer than expected the last rounds took: the median of their ratios, which follows a lasting change in three
+/// rounds.
+class Pace {
+ public:
+  void add(double ratio);
+  /// 1 before the first.
+  [[nodiscard]] double value() const { return median_; }
+
+ private:
+  static constexpr size_t kRatios = 9;
+  std::array<double, kRatios> ratios_{};  // a ring
+  size_t num_ratios_ = 0;
+  double median_ = 1.0;
+};
+
 /// The cost of a round of some sequences, its draft Program of `depth` passes apart from all else, which grows with the rows that
 /// it verifies. Numbers of sequences share what was measured up to the next power of two; where nothing was, the nearest one
 /// that was stands in.
+///
+/// Rounds become longer as texts do, and on a device that others use, all depths alike. So the last rounds set a pace, their time
+/// against what the curves say, and a sample counts by what is left of it at that pace: estimates of depths that were not tried
+/// for a while stay comparable, in units of the first samples.
 class RoundCosts {
  public:
   /// kLowest: as little as the measurements leave possible. One sample alone proves nothing.
@@ -57,6 +76,10 @@ class RoundCosts {
 
   /// `depth`: most drafts of a sequence; `num_drafts`: of all together.
   void observe(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time);
+  /// The same for a round outside any text, which has no pace.
+  void learn(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time) {
+    add(bucket_for(num_sequences), num_sequences, depth, num_drafts, time, 1.0);
+  }
 
   /// Greatest measured depth of the numbers of sequences that stand in; 0 without any.
   [[nodiscard]] int64_t deepest(int64_t num_sequences) const;
@@ -75,8 +98,11 @@ class RoundCosts {
   struct Bucket {
     CostCurve draft;  // over the depth
     CostCurve rest;   // over drafts per sequence
+    Pace pace;
   };
   [[nodiscard]] const Bucket* nearest(int64_t num_sequences) const;
+  [[nodiscard]] Bucket& bucket_for(int64_t num_sequences);
+  static void add(Bucket& bucket, int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time, double pace);
 
   std::map<int64_t, Bucket> buckets_;  // by sequences, a power of two
 };

@@ -121,6 +121,26 @@ TEST(AutoDepth, DraftsOnWhenRoundsAreDisturbed) {
   EXPECT_GE(got.worst_speedup, 1.15);
 }
 
+// Long texts between short ones, or a device that others use: what was measured of depths that are not in use stays comparable.
+TEST(AutoDepth, KeepsItsDepthsWhenAllRoundsBecomeLonger) {
+  const SimulatedCosts small{"small model", [](int64_t k) { return 45.0 * static_cast<double>(k); },
+                             [](int64_t rows) { return rows == 1 ? 140.0 : 170.0 + 80.0 * static_cast<double>(rows - 2); }};
+  SimulatedDevice device(small, 7);
+  AutoDepth policy(kMaxDrafts);
+  measure_costs(policy, device);
+  double speedup = 0.0;
+  for (int i = 0; i < 20; ++i) {
+    device.slow_down(i % 2 == 0 ? 1.0 : 3.0);
+    DepthState state;
+    speedup += device
+                   .generate(
+                       policy, state, [](int64_t) { return 0.5; }, 200)
+                   .speedup() /
+               20.0;
+  }
+  EXPECT_GE(speedup, 0.97);
+}
+
 TEST(AutoDepth, ShortTextsLiveOnWhatOthersSaved) {
   SimulatedDevice device(all_costs().front(), 6);
   AutoDepth policy(kMaxDrafts);

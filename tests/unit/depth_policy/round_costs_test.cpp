@@ -74,6 +74,31 @@ TEST(RoundCosts, CountsRowsPerSequence) {
   EXPECT_GT(costs.rest_us(8, 1, Estimate::kLikely), costs.plain_us(8)) << "one draft among eight is not none";
 }
 
+TEST(RoundCosts, ALastingChangeIsOneOfAllDepths) {
+  RoundCosts costs;
+  for (int i = 0; i < 3; ++i) {
+    costs.learn(1, 0, 0, {.verify_us = 100.0});
+    costs.learn(1, 1, 1, {.draft_us = 20.0, .verify_us = 130.0});
+  }
+  for (int i = 0; i < 40; ++i) costs.observe(1, 1, 1, {.draft_us = 40.0, .verify_us = 260.0});
+  EXPECT_EQ(costs.plain_us(1), 100.0);
+  EXPECT_NEAR(costs.round_us(1, 1, 1), 150.0, 1.0);
+}
+
+TEST(RoundCosts, AChangeOfOneDepthIsItsOwn) {
+  RoundCosts costs;
+  for (int i = 0; i < 3; ++i) {
+    costs.learn(1, 0, 0, {.verify_us = 100.0});
+    costs.learn(1, 1, 1, {.draft_us = 20.0, .verify_us = 130.0});
+  }
+  for (int i = 0; i < 40; ++i) {
+    for (int j = 0; j < 4; ++j) costs.observe(1, 0, 0, {.verify_us = 100.0});
+    costs.observe(1, 1, 1, {.draft_us = 20.0, .verify_us = 170.0});
+  }
+  EXPECT_EQ(costs.plain_us(1), 100.0);
+  EXPECT_EQ(costs.round_us(1, 1, 1), 190.0);
+}
+
 TEST(RoundCosts, NearestNumberOfSequencesStandsIn) {
   RoundCosts costs;
   costs.observe(1, 1, 1, {.draft_us = 1.0, .verify_us = 10.0});

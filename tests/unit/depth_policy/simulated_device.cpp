@@ -11,7 +11,8 @@ double SimulatedDevice::disturbed(double us) {
 }
 
 RoundTime SimulatedDevice::time(int64_t num_sequences, int64_t depth, int64_t num_drafts) const {
-  return {.draft_us = depth == 0 ? 0.0 : costs_.draft_us(depth), .verify_us = costs_.verify_us(num_sequences + num_drafts)};
+  return {.draft_us = depth == 0 ? 0.0 : slowness_ * costs_.draft_us(depth),
+          .verify_us = slowness_ * costs_.verify_us(num_sequences + num_drafts)};
 }
 
 void SimulatedDevice::round(DepthPolicy& policy, std::vector<DepthState>& states, const std::vector<Chances>& chances,

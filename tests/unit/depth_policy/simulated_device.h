@@ -38,6 +38,9 @@ class SimulatedDevice {
   /// Every measured time becomes longer or shorter by up to this share of it, and one in fifty four times as long.
   void add_noise(double share) { noise_ = share; }
 
+  /// From now on everything takes `factor` times as long as its costs say.
+  void slow_down(double factor) { slowness_ = factor; }
+
   /// One round of `states.size()` sequences, chances[i] those of sequence i; reports it to the policy and adds it to `run`.
   void round(DepthPolicy& policy, std::vector<DepthState>& states, const std::vector<Chances>& chances, SimulatedRun& run);
 
@@ -52,6 +55,7 @@ class SimulatedDevice {
 
   SimulatedCosts costs_;
   std::mt19937_64 random_;
+  double slowness_ = 1.0;
   double noise_ = 0.0;
 };
 
