@@ -38,7 +38,9 @@ inline constexpr uint32_t kRowThreads = 512;
 
 void add_attention_shaders(ShaderList& list);
 void add_delta_net_shaders(ShaderList& list);
+void add_linear_shaders(ShaderList& list);
 void add_norm_shaders(ShaderList& list);
+void add_quantize_shaders(ShaderList& list);
 void add_sample_shaders(ShaderList& list);
 void add_sampling_shaders(ShaderList& list);
 

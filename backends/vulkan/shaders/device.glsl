@@ -82,10 +82,10 @@ uint float_to_bf16(float value) {
 
 uint float_to_bf16x2(float low, float high) { return float_to_bf16(low) | float_to_bf16(high) << 16; }
 
-// A code shifted under a float's exponent is its value times 2^-120; that of a NaN is moved up to a NaN.
 float e4m3_to_float(uint code) {
   const uint magnitude = code & 0x7fu;
-  const float value = uintBitsToFloat(magnitude << 20) * uintBitsToFloat((127u + 120u) << 23);
+  const float small = float(magnitude) * 0.001953125;  // steps of 2^-9
+  const float value = magnitude < 8 ? small : uintBitsToFloat((magnitude << 20) + (120u << 23));
   const uint bits = magnitude == 0x7fu ? 0x7fc00000u : floatBitsToUint(value);
   return uintBitsToFloat(bits | (code & 0x80u) << 24);
 }
@@ -116,7 +116,7 @@ uint float_to_e2m1(float value) {
   return code | (value < 0.0 ? 8u : 0u);
 }
 
-// The lowest four bits are an E2M1 code: placed under a float's exponent it is its value times 2^-126.
+// The value of the E2M1 code in the lowest four bits.
 float e2m1_to_float(uint code) {
   const float magnitude = uintBitsToFloat((0x7eu << 23) + ((code & 7u) << 22));  // 2^(e-1), with one bit of mantissa
   const float value = (code & 7u) < 2u ? float(code & 7u) * 0.5 : magnitude;

@@ -1,0 +1,6 @@
+foretoken_vulkan_shader(abs_max abs_max.comp)
+foretoken_vulkan_shader(abs_max_join abs_max_join.comp)
+foretoken_vulkan_shader(quantize_fp8_row quantize_fp8_row.comp)
+foretoken_vulkan_shader(quantize_fp8_block quantize_fp8_block.comp)
+foretoken_vulkan_shader(quantize_nvfp4 quantize_nvfp4.comp)
+foretoken_vulkan_shader(dequantize dequantize.comp)
