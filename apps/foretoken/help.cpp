@@ -22,7 +22,7 @@ constexpr std::array<std::pair<int, std::string_view>, 4> kExitStatuses{{
     {kExitOk, "all went well"},
     {kExitFailure, "an operation failed; stderr says `foretoken: <kind>: <message>`"},
     {kExitUsage, "the command line is wrong"},
-    {kExitDifferent, "results that must be identical are not (--compare, --self-check, bench decode)"},
+    {kExitDifferent, "results that must be identical are not (--compare, --self-check, bench decode, bench serve --check)"},
 }};
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kEnvironment{{
