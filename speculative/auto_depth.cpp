@@ -162,12 +162,19 @@ std::vector<int64_t> AutoDepth::depths(Sequences sequences) {
   if (!has_allowance_) allowance_us_ = kAllowance * costs_.plain_us(num_sequences);
   has_allowance_ = true;
 
+  const bool is_settled = num_plain_ == num_sequences && --rounds_to_decide_ > 0;
+  if (--rounds_to_probe_ > 0 && is_settled) return std::vector<int64_t>(sequences.size(), 0);
   const std::vector<ActiveSequence> allowed = affordable(sequences);
   std::vector<int64_t> depths = best_depths(allowed, Assume::kLikely);
-  if (--rounds_to_probe_ <= 0) return probe(sequences, allowed, depths);
+  num_plain_ = 0;
+  if (rounds_to_probe_ <= 0) return probe(sequences, allowed, depths);
   if (!drafts_any(depths)) depths = best_depths(allowed, Assume::kFirstHolds);
   for (size_t i = 0; i < depths.size(); ++i) {
     if (allowed[i].state->is_probing) depths[i] = std::min(std::max<int64_t>(depths[i], 1), allowed[i].max_drafts);
+  }
+  if (!drafts_any(depths)) {
+    num_plain_ = num_sequences;
+    rounds_to_decide_ = kPlainStretch;
   }
   return depths;
 }
@@ -181,8 +188,9 @@ void AutoDepth::observe(const RoundReport& report) {
     depth = std::max(depth, outcome.num_drafted);
     num_drafts += outcome.num_drafted;
   }
-  if (report.time) costs_.observe(num_sequences, depth, num_drafts, *report.time);
-  settle(report, costs_.round_us(num_sequences, depth, num_drafts), num_drafts);
+  const double round_us = report.time ? costs_.observe(num_sequences, depth, num_drafts, *report.time)
+                                      : costs_.round_us(num_sequences, depth, num_drafts);
+  settle(report, round_us, num_drafts);
   for (const SequenceOutcome& outcome : report.sequences) {
     if (outcome.num_drafted > 0) learn(outcome);
   }

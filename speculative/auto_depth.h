@@ -32,6 +32,8 @@ class AutoDepth final : public DepthPolicy {
   static constexpr int64_t kMinProbeInterval = 8;
   static constexpr int64_t kMaxProbeInterval = 128;
   static constexpr int64_t kSurveyInterval = 2;
+  /// Plain steps that one decision is good for: small models take no longer for a step than for some decisions.
+  static constexpr int64_t kPlainStretch = 4;
 
   /// `max_drafts`: most of a round.
   explicit AutoDepth(int64_t max_drafts);
@@ -70,6 +72,8 @@ class AutoDepth final : public DepthPolicy {
   int64_t probe_interval_ = kMinProbeInterval;
   int64_t rounds_to_probe_ = kSurveyInterval;
   bool probes_plain_ = false;  // the last probe was a plain step
+  int64_t num_plain_ = 0;      // sequences that the last decision gave plain steps; 0: it was another one
+  int64_t rounds_to_decide_ = 0;
 };
 
 }  // namespace foretoken

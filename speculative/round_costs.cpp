@@ -36,10 +36,16 @@ void CostCurve::Point::add(double x, double us) {
   median_us_ = lower_median(samples_, count);
 }
 
-void Pace::add(double ratio) {
-  ratios_[num_ratios_ % kRatios] = ratio;
-  ++num_ratios_;
-  median_ = lower_median(ratios_, std::min(num_ratios_, kRatios));
+void Pace::add(int64_t depth, double ratio) {
+  ratios_[num_rounds_ % kRounds] = ratio;
+  depths_[num_rounds_ % kRounds] = depth;
+  ++num_rounds_;
+  median_ = lower_median(ratios_, std::min(num_rounds_, kRounds));
+}
+
+bool Pace::is_set_by(int64_t depth) const {
+  const auto end = depths_.begin() + static_cast<int64_t>(std::min(num_rounds_, kRounds));
+  return 2 * std::count(depths_.begin(), end, depth) > static_cast<int64_t>(kRounds);
 }
 
 void CostCurve::observe(double x, double us) { points_[std::llround(x)].add(x, us); }
@@ -90,13 +96,16 @@ void RoundCosts::add(Bucket& bucket, int64_t num_sequences, int64_t depth, int64
   bucket.rest.observe(drafts_per_sequence(num_drafts, num_sequences), (time.verify_us + time.host_us) / pace);
 }
 
-void RoundCosts::observe(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time) {
+double RoundCosts::observe(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time) {
   Bucket& bucket = bucket_for(num_sequences);
   const double pace = bucket.pace.value();
   const auto ratio = [&] { return time.total_us() / round_us(num_sequences, depth, num_drafts); };
   const bool is_known = is_proven(num_sequences, num_drafts) && bucket.draft.num_samples(depth) >= kProof;
-  if (!is_known || std::abs(ratio() / pace - 1.0) < kMaxOffPace) add(bucket, num_sequences, depth, num_drafts, time, pace);
-  if (is_known) bucket.pace.add(ratio());
+  const bool is_telling = !bucket.pace.is_set_by(depth) && std::abs(ratio() / pace - 1.0) < kMaxOffPace;
+  if (!is_known || is_telling) add(bucket, num_sequences, depth, num_drafts, time, pace);
+  if (is_known) bucket.pace.add(depth, ratio());
+  const double usual_us = round_us(num_sequences, depth, num_drafts);
+  return std::clamp(time.total_us() / pace, usual_us / (1.0 + kMaxOffPace), usual_us * (1.0 + kMaxOffPace));
 }
 
 const RoundCosts::Bucket* RoundCosts::nearest(int64_t num_sequences) const {

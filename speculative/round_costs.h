@@ -47,18 +47,20 @@ class CostCurve {
   std::map<int64_t, Point> points_;
 };
 
-/// How much longer than expected the last rounds took: the median of their ratios, which follows a lasting change in three
-/// rounds.
+/// How much longer than expected the last rounds took: the median of their ratios, which follows a lasting change in five rounds.
 class Pace {
  public:
-  void add(double ratio);
+  void add(int64_t depth, double ratio);
   /// 1 before the first.
   [[nodiscard]] double value() const { return median_; }
+  /// Whether it is for the most part set by rounds of this depth.
+  [[nodiscard]] bool is_set_by(int64_t depth) const;
 
  private:
-  static constexpr size_t kRatios = 9;
-  std::array<double, kRatios> ratios_{};  // a ring
-  size_t num_ratios_ = 0;
+  static constexpr size_t kRounds = 9;
+  std::array<double, kRounds> ratios_{};  // a ring, as the next
+  std::array<int64_t, kRounds> depths_{};
+  size_t num_rounds_ = 0;
   double median_ = 1.0;
 };
 
@@ -67,15 +69,16 @@ class Pace {
 /// that was stands in.
 ///
 /// Rounds become longer as texts do, and on a device that others use, all depths alike. So the last rounds set a pace, their time
-/// against what the curves say, and a sample counts by what is left of it at that pace: estimates of depths that were not tried
-/// for a while stay comparable, in units of the first samples.
+/// against what the curves say, and a sample counts by what is left of it at that pace, as long as rounds of other depths set it:
+/// estimates of depths that were not tried for a while stay comparable, in units of the first samples.
 class RoundCosts {
  public:
   /// kLowest: as little as the measurements leave possible. One sample alone proves nothing.
   enum class Estimate : uint8_t { kLikely, kLowest };
 
-  /// `depth`: most drafts of a sequence; `num_drafts`: of all together.
-  void observe(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time);
+  /// `depth`: most drafts of a sequence; `num_drafts`: of all together. Returns the round's time at the pace before it, but not
+  /// so much of it as something else must have taken.
+  double observe(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time);
   /// The same for a round outside any text, which has no pace.
   void learn(int64_t num_sequences, int64_t depth, int64_t num_drafts, const RoundTime& time) {
     add(bucket_for(num_sequences), num_sequences, depth, num_drafts, time, 1.0);
