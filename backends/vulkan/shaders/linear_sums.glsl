@@ -148,25 +148,15 @@ float[kTileValues] no_sums() {
 void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRows x, uint in_features, uint slice,
                  uint num_slices, const uint is_bf16, const uint live, inout float sums[kTileValues]) {
   const uint step = num_slices * kLanes * kVector;
-  const uint scale_is_bf16 = w.scale_is_bf16;
   uint nan[kWarpColumns];
   [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) nan[c] = 0;
   uint k = (slice * kLanes + lane_index()) * kVector;
-#if TOGETHER > 1
-  for (; k + (TOGETHER - 1) * step < in_features; k += TOGETHER * step) {
-    Tile tiles[TOGETHER];
-    [[unroll]] for (uint t = 0; t < TOGETHER; ++t) tiles[t] = load_tile(rows, k + t * step, in_features, scale_is_bf16);
-    [[unroll]] for (uint t = 0; t < TOGETHER; ++t) {
-      add_tile(tiles[t], x, k + t * step, in_features, is_bf16, live, sums);
-      add_nan(tiles[t], nan);
-    }
-  }
-#endif
-#ifdef PREFETCH
+#if PREFETCH
   if (k < in_features) {
-    Tile tile = load_tile(rows, k, in_features, scale_is_bf16);
+    Tile tile = load_tile(rows, k, in_features, w.scale_is_bf16);
     for (; k < in_features; k += step) {
-      const Tile next = load_tile(rows, k + step < in_features ? k + step : k, in_features, scale_is_bf16);
+      // Past the last vectors, those that are at hand are loaded again.
+      const Tile next = load_tile(rows, k + step < in_features ? k + step : k, in_features, w.scale_is_bf16);
       add_tile(tile, x, k, in_features, is_bf16, live, sums);
       add_nan(tile, nan);
       tile = next;
@@ -174,7 +164,7 @@ void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRo
   }
 #else
   for (; k < in_features; k += step) {
-    const Tile tile = load_tile(rows, k, in_features, scale_is_bf16);
+    const Tile tile = load_tile(rows, k, in_features, w.scale_is_bf16);
     add_tile(tile, x, k, in_features, is_bf16, live, sums);
     add_nan(tile, nan);
   }
