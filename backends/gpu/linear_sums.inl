@@ -122,6 +122,7 @@ FORETOKEN_DEVICE void add_tile(const WeightParams& w, const WeightRows& rows, co
         }
       }
     }
+    finish_part();
   }
 }
 

@@ -1,5 +1,6 @@
-# What each GPU backend whose kernels are C++ functions compiles for itself: host code over its gpu_runtime.h, and launches.
-set(FORETOKEN_GPU_SOURCES
+# What each GPU backend whose kernels are C++ functions compiles for itself: host code over its gpu_runtime.h, and what needs
+# no runtime.
+set(FORETOKEN_GPU_HOST_SOURCES
   host/backend.cpp
   host/buffer.cpp
   host/command_list.cpp
@@ -10,7 +11,9 @@ set(FORETOKEN_GPU_SOURCES
   host/program.cpp
   host/provider.cpp
   host/staging.cpp
-  host/stream.cpp
+  host/stream.cpp)
+set(FORETOKEN_GPU_LAUNCH_SOURCES
+  host/log_warning.cpp
   kernel_lists.cpp
   ops/attention.cpp
   ops/delta_net.cpp
@@ -21,4 +24,5 @@ set(FORETOKEN_GPU_SOURCES
   ops/sample.cpp
   ops/sampling.cpp
   ops/weights.cpp)
-list(TRANSFORM FORETOKEN_GPU_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/")
+list(TRANSFORM FORETOKEN_GPU_HOST_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/")
+list(TRANSFORM FORETOKEN_GPU_LAUNCH_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/")

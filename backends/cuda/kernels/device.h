@@ -45,6 +45,9 @@ FORETOKEN_DEVICE void begin_kernel() {
 /// Asks for the cache line at `address`, which need not be final.
 FORETOKEN_DEVICE void prefetch(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 
+/// Between parts of unrolled work that would need too many registers together; this compiler sees to that by itself.
+FORETOKEN_DEVICE void finish_part() {}
+
 template <class T>
 FORETOKEN_DEVICE T lane_xor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask, kLanes);

@@ -1,7 +1,7 @@
 #include "backends/gpu/host/error.h"
 
+#include "backends/gpu/host/log_warning.h"
 #include "core/error.h"
-#include "core/log.h"
 
 namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
@@ -21,8 +21,8 @@ void check(const runtime::Result& result, std::string_view detail) {
 void check_in_destructor(const runtime::Result& result) noexcept {
   if (!result.failed() || result.status == runtime::kUnloading) return;
   try {
-    log().warn("{} failed: {}", result.call, describe(result.status));
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a log that cannot be written must not end the process
+    gpu::log_warning(std::string(result.call) + " failed: " + describe(result.status));
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for the text
   }
 }
 
