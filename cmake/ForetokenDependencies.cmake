@@ -41,6 +41,17 @@ if(NOT FORETOKEN_CUDA STREQUAL "OFF")
   endif()
 endif()
 
+# FORETOKEN_WITH_HIP likewise for HIP.
+set(FORETOKEN_WITH_HIP OFF)
+if(NOT FORETOKEN_HIP STREQUAL "OFF")
+  include(ForetokenHip)
+  if(NOT FORETOKEN_WITH_HIP AND FORETOKEN_HIP STREQUAL "ON")
+    message(FATAL_ERROR "FORETOKEN_HIP is ON, but ${FORETOKEN_HIP_MISSING}")
+  elseif(NOT FORETOKEN_WITH_HIP)
+    message(STATUS "The HIP backend is left out: ${FORETOKEN_HIP_MISSING}")
+  endif()
+endif()
+
 # FORETOKEN_WITH_VULKAN says whether the Vulkan backend is wanted and can be built. The loader is looked for when a program runs.
 set(FORETOKEN_WITH_VULKAN OFF)
 if(NOT FORETOKEN_VULKAN STREQUAL "OFF")

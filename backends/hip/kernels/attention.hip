@@ -1,0 +1,3 @@
+#include "backends/hip/kernels/device.h"
+
+#include "backends/gpu/attention_kernels.inl"

@@ -1,0 +1,97 @@
+// What the kernels of backends/gpu need of their compiler and device, in HIP's words.
+#pragma once
+
+#include <hip/hip_fp16.h>
+#include <hip/hip_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define FORETOKEN_DEVICE __device__ __forceinline__
+
+namespace foretoken::gpu {
+
+/// Lanes that exchange values: a wave of 32, or either half of a wave of 64.
+inline constexpr int kLanes = 32;
+
+/// Memory of the device, as operands and workspaces are. An AMD compiler that knows it to be no group memory makes loads that
+/// wait for no more than they must.
+template <class T>
+FORETOKEN_DEVICE T* pointer(uint64_t address) {
+#if defined(__HIP_PLATFORM_NVIDIA__)
+  return reinterpret_cast<T*>(address);
+#else
+  return (T*)(reinterpret_cast<__attribute__((address_space(1))) T*>(address));
+#endif
+}
+
+/// HIP starts no kernel before the one in front has ended.
+FORETOKEN_DEVICE void allow_next() {}
+FORETOKEN_DEVICE void wait_for_previous() {}
+FORETOKEN_DEVICE void begin_kernel() {}
+
+#if defined(__HIP_PLATFORM_NVIDIA__)
+FORETOKEN_DEVICE void prefetch(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+FORETOKEN_DEVICE void finish_part() {}
+
+template <class T>
+FORETOKEN_DEVICE T lane_xor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask, kLanes);
+}
+
+template <class T>
+FORETOKEN_DEVICE T lane_up(T value, uint32_t distance) {
+  return __shfl_up_sync(0xffffffffU, value, distance, kLanes);
+}
+
+FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) { return __ballot_sync(0xffffffffU, predicate); }
+#else
+/// Asks for the cache line at `address`, which need not be final.
+FORETOKEN_DEVICE void prefetch(const void* address) { __builtin_prefetch(address); }
+
+/// Between parts of unrolled work that would need too many registers together: what follows is not begun before.
+FORETOKEN_DEVICE void finish_part() { __builtin_amdgcn_sched_barrier(0); }
+
+template <class T>
+FORETOKEN_DEVICE T lane_xor(T value, int mask) {
+  return __shfl_xor(value, mask, kLanes);
+}
+
+/// The value of the lane `distance` below; a lane's own where there is none.
+template <class T>
+FORETOKEN_DEVICE T lane_up(T value, uint32_t distance) {
+  return __shfl_up(value, distance, kLanes);
+}
+
+/// One bit per lane: of a wave of 64, the half that the lane is in.
+FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) {
+  return static_cast<uint32_t>(__ballot(predicate) >> (__lane_id() & ~(kLanes - 1U)));
+}
+#endif
+
+using Halves = __half2;
+FORETOKEN_DEVICE Halves halves_of_bits(uint32_t bits) { return __builtin_bit_cast(Halves, bits); }
+FORETOKEN_DEVICE Halves multiply(Halves a, Halves b) { return __hmul2(a, b); }
+FORETOKEN_DEVICE Halves multiply_add(Halves a, Halves b, Halves c) { return __hfma2(a, b, c); }
+FORETOKEN_DEVICE float2 to_floats(Halves halves) { return __half22float2(halves); }
+
+}  // namespace foretoken::gpu
+
+#include "backends/hip/kernels/decode.h"
+
+namespace foretoken::gpu {
+
+/// Two E4M3 codes, the low byte first.
+FORETOKEN_DEVICE float2 decode_e4m3x2(uint32_t codes) { return decode_upper_e4m3x2(codes << 8 | codes << 16); }
+
+/// Eight E2M1 codes, the low nibble first.
+FORETOKEN_DEVICE void decode_e2m1x8(uint32_t codes, float (&values)[8]) {
+#pragma unroll
+  for (int nibble = 0; nibble < 4; ++nibble) {
+    const float2 two = decode_lower_e2m1x2(codes >> (4 * nibble));
+    values[nibble] = two.x;
+    values[nibble + 4] = two.y;
+  }
+}
+
+}  // namespace foretoken::gpu

@@ -1,0 +1,3 @@
+#include "backends/hip/kernels/device.h"
+
+#include "backends/gpu/sample_kernels.inl"
