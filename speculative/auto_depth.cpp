@@ -20,6 +20,8 @@ constexpr size_t kPlainSamples = 2;
 constexpr double kWorthwhile = 1.02;
 /// Rounds between probes while no draft could pay even if all held, in probe intervals.
 constexpr int64_t kHopelessIntervals = 8;
+/// Plain steps of a probe: the first one pays for the change.
+constexpr int64_t kProbeRounds = 2;
 /// Of what a sequence saves, what it gives to the allowance until that is full again: others begin with it.
 constexpr double kGivenShare = 0.5;
 
@@ -147,6 +149,10 @@ std::vector<int64_t> AutoDepth::probe(Sequences sequences, Sequences allowed, st
     probe_interval_ = std::min(2 * probe_interval_, kMaxProbeInterval);
   }
   probes_plain_ = drafts_any(best) && !probes_plain_;
+  if (probes_plain_) {
+    num_plain_ = num_sequences;
+    rounds_to_decide_ = kProbeRounds;
+  }
   std::vector<int64_t> depths(sequences.size(), 0);
   for (size_t i = 0; i < depths.size() && !probes_plain_; ++i) {
     depths[i] = std::min(best[i] + 1, allowed[i].max_drafts);
@@ -196,8 +202,8 @@ void AutoDepth::observe(const RoundReport& report) {
   }
 }
 
-/// Accounts for a round of usual time: its tokens are worth the time that plain steps take for them, and what it took beyond a
-/// plain step was for those that drafted. What disturbs a round, and would have disturbed plain steps too, is left out.
+/// Accounts for a round: its tokens are worth the time that plain steps take for them, and what it took beyond a plain step was
+/// for those that drafted. `round_us` is without what disturbs a round, and would have disturbed plain steps too.
 void AutoDepth::settle(const RoundReport& report, double round_us, int64_t num_drafts) {
   const double plain_us = costs_.plain_us(static_cast<int64_t>(report.sequences.size()));
   const double token_us = plain_us / static_cast<double>(report.sequences.size());

@@ -10,7 +10,7 @@
 // is a stock of kAllowance plain steps, filled at the rate of kAllowanceShare of all time and by a share of what is saved, that
 // sequences without savings draw from, and pay back before they save. So at any time, for one sequence and for all together,
 //   time <= (1 + kAllowanceShare) * time of plain decoding + kAllowance plain steps + one round,
-// in usual times: what disturbs a round disturbs plain steps too, and says nothing against drafts.
+// at the pace of the rounds before: what slows all down slows plain steps too, and says nothing against drafts.
 //
 // What the choice does not show is found out in probes. While a cost that was not measured could change the choice, every
 // kSurveyInterval rounds one is measured; an engine measures all before its first text. While sequences draft, one draft more

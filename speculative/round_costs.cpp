@@ -45,7 +45,7 @@ void Pace::add(int64_t depth, double ratio) {
 
 bool Pace::is_set_by(int64_t depth) const {
   const auto end = depths_.begin() + static_cast<int64_t>(std::min(num_rounds_, kRounds));
-  return 2 * std::count(depths_.begin(), end, depth) > static_cast<int64_t>(kRounds);
+  return 5 * std::count(depths_.begin(), end, depth) > 4 * static_cast<int64_t>(kRounds);
 }
 
 void CostCurve::observe(double x, double us) { points_[std::llround(x)].add(x, us); }
@@ -101,7 +101,8 @@ double RoundCosts::observe(int64_t num_sequences, int64_t depth, int64_t num_dra
   const double pace = bucket.pace.value();
   const auto ratio = [&] { return time.total_us() / round_us(num_sequences, depth, num_drafts); };
   const bool is_known = is_proven(num_sequences, num_drafts) && bucket.draft.num_samples(depth) >= kProof;
-  const bool is_telling = !bucket.pace.is_set_by(depth) && std::abs(ratio() / pace - 1.0) < kMaxOffPace;
+  const bool is_telling =
+      bucket.pace.goes_on(depth) && !bucket.pace.is_set_by(depth) && std::abs(ratio() / pace - 1.0) < kMaxOffPace;
   if (!is_known || is_telling) add(bucket, num_sequences, depth, num_drafts, time, pace);
   if (is_known) bucket.pace.add(depth, ratio());
   const double usual_us = round_us(num_sequences, depth, num_drafts);

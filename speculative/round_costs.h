@@ -53,8 +53,10 @@ class Pace {
   void add(int64_t depth, double ratio);
   /// 1 before the first.
   [[nodiscard]] double value() const { return median_; }
-  /// Whether it is for the most part set by rounds of this depth.
+  /// Whether it is set by rounds of this depth almost alone.
   [[nodiscard]] bool is_set_by(int64_t depth) const;
+  /// Whether the last round was of this depth.
+  [[nodiscard]] bool goes_on(int64_t depth) const { return depths_[(num_rounds_ + kRounds - 1) % kRounds] == depth; }
 
  private:
   static constexpr size_t kRounds = 9;
@@ -70,7 +72,8 @@ class Pace {
 ///
 /// Rounds become longer as texts do, and on a device that others use, all depths alike. So the last rounds set a pace, their time
 /// against what the curves say, and a sample counts by what is left of it at that pace, as long as rounds of other depths set it:
-/// estimates of depths that were not tried for a while stay comparable, in units of the first samples.
+/// estimates of depths that were not tried for a while stay comparable, in units of the first samples. The first round of a
+/// depth after one of another does not count: it takes longer, with its weights and code not in any cache.
 class RoundCosts {
  public:
   /// kLowest: as little as the measurements leave possible. One sample alone proves nothing.

@@ -93,6 +93,7 @@ TEST(RoundCosts, AChangeOfOneDepthIsItsOwn) {
   }
   for (int i = 0; i < 40; ++i) {
     for (int j = 0; j < 4; ++j) costs.observe(1, 0, 0, {.verify_us = 100.0});
+    costs.observe(1, 1, 1, {.draft_us = 20.0, .verify_us = 210.0});
     costs.observe(1, 1, 1, {.draft_us = 20.0, .verify_us = 170.0});
   }
   EXPECT_EQ(costs.plain_us(1), 100.0);
