@@ -2,11 +2,13 @@
 // ("repetitive"), the golden prompts ("ordinary"), and with drafts that mostly fail ("random").
 //
 //   bench_golden_decode [model=tiny-dense] [backend=cpu] [threads=2] [repeat=5] [tokens=256] [depths=0,1,2,3,5,7] [kinds=...]
+//                       [policy=kept|new]
 //
 // `model` is a folder of tests/data, or synth:NAME. Synthetic heads draft at random, so accept counts are forced: those of the
 // golden prompts with the most accepted drafts, of all golden prompts, and none. A repetition runs every depth and `auto` in
 // turn, so that a machine that slows down does so for all; ratios are medians over repetitions. Each kind has a policy of its
-// own, new with every repetition, which knows of the device what was measured before the first text.
+// own, which knows of the device what was measured before the first text; with policy=new a policy for every repetition, which
+// finds out about the texts anew.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,6 +56,7 @@ std::map<std::string, std::string> read_arguments(int argc, char** argv) {
                                             {"tokens", "256"},
                                             {"depths", "0,1,2,3,5,7"},
                                             {"data", FORETOKEN_TEST_DATA},
+                                            {"policy", "kept"},
                                             {"kinds", "repetitive,ordinary,random"}};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -211,7 +214,7 @@ void bench(std::map<std::string, std::string>& arguments) {
     auto policy = foretoken::make_depth_policy({.kind = foretoken::DepthPolicySpec::Kind::kAuto, .max_drafts = kMostAutoDrafts});
     foretoken::measure_round_costs(parts, 1, *policy);
     measuring_ms.push_back(milliseconds_since(begin));
-    return GenerationEngine(parts, {.depth_policy = std::move(policy)});
+    return std::make_unique<GenerationEngine>(parts, foretoken::GenerationEngineOptions{.depth_policy = std::move(policy)});
   };
 
   fmt::print("{:<11} {:>6} {:>10} {:>9} {:>9} {:>10} {:>10}\n", "kind", "depth", "tokens/s", "of plain", "of best", "tokens/rd",
@@ -220,13 +223,14 @@ void bench(std::map<std::string, std::string>& arguments) {
     const std::vector<Text> texts =
         is_synth ? forced_texts(kind, arguments["data"], engine, tokens) : real_texts(kind, model, engine, tokens);
     std::vector<std::vector<Run>> runs(depths.size());
+    auto generator = auto_generator();
     for (size_t i = 0; i <= repeat; ++i) {
       for (size_t s = 0; s < depths.size(); ++s) {
         const bool is_auto = depths[s] == kAuto;
         const Run run = [&] {
           if (!is_auto) return decode(engine.generator(), texts, depths[s]);
-          GenerationEngine generator = auto_generator();
-          return decode(generator, texts, kAuto);
+          if (arguments["policy"] == "new") generator = auto_generator();
+          return decode(*generator, texts, kAuto);
         }();
         if (i > 0) runs[s].push_back(run);  // the first repetition warms up
       }
