@@ -13,10 +13,11 @@ namespace {
 // The largest parameter structure there is room for; every device has 128 bytes.
 constexpr uint32_t kMaxPushBytes = 256;
 
-Owned<VkShaderModule> make_shader(const Device& device, std::span<const uint32_t> code, const std::string& name) {
+Owned<VkShaderModule> make_shader(const Device& device, std::span<const uint32_t> general, const std::string& name) {
+  const std::vector<uint32_t> code = with_float_modes(general, device.physical().float_modes);
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  info.codeSize = code.size_bytes();
+  info.codeSize = code.size() * sizeof(uint32_t);
   info.pCode = code.data();
   VkShaderModule shader = VK_NULL_HANDLE;
   check(vkCreateShaderModule(device.get(), &info, nullptr, &shader), "vkCreateShaderModule", "kernel " + name);

@@ -1,7 +1,6 @@
 #include "backends/vulkan/vulkan_backend.h"
 
 #include <string>
-#include <utility>
 
 #include "backends/vulkan/vulkan_buffer.h"
 #include "backends/vulkan/vulkan_event.h"
@@ -10,8 +9,8 @@
 
 namespace foretoken::vulkan {
 
-VulkanBackend::VulkanBackend(std::shared_ptr<const Instance> instance, const PhysicalDevice& device, bool synchronous)
-    : device_(std::move(instance), device),
+VulkanBackend::VulkanBackend(const Instance& instance, const PhysicalDevice& device, bool synchronous)
+    : device_(instance, device),
       synchronous_(synchronous),
       capabilities_(device_capabilities(device)),
       pipelines_(device_),

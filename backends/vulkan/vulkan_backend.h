@@ -17,7 +17,7 @@ class VulkanBackend final : public GpuBackend {
  public:
   /// `synchronous`: every launch is waited for, and Programs run launch by launch. Throws DeviceError when the device cannot be
   /// used.
-  VulkanBackend(std::shared_ptr<const Instance> instance, const PhysicalDevice& device, bool synchronous);
+  VulkanBackend(const Instance& instance, const PhysicalDevice& device, bool synchronous);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;

@@ -7,9 +7,13 @@
 #include "backends/vulkan/vulkan_error.h"
 
 namespace foretoken::vulkan {
+namespace {
 
-Device::Device(std::shared_ptr<const Instance> instance, PhysicalDevice physical)
-    : instance_(std::move(instance)), physical_(std::move(physical)) {
+constexpr uint64_t kWaitNanoseconds = 1'000'000'000;
+
+}  // namespace
+
+Device::Device(const Instance& instance, PhysicalDevice physical) : instance_(instance), physical_(std::move(physical)) {
   VkPhysicalDeviceSubgroupSizeControlFeatures subgroup{};
   subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
   subgroup.subgroupSizeControl = limits().chooses_subgroup_size ? VK_TRUE : VK_FALSE;
@@ -56,6 +60,11 @@ Device::~Device() { vkDestroyDevice(device_, nullptr); }
 void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
   const std::lock_guard lock(queue_mutex_);
   check(vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit", detail);
+}
+
+void Device::check_alive(std::string_view detail) const {
+  const std::lock_guard lock(queue_mutex_);
+  check(vkQueueSubmit(queue_, 0, nullptr, VK_NULL_HANDLE), "vkQueueSubmit", detail);
 }
 
 void Device::wait_idle() const noexcept {
@@ -109,7 +118,13 @@ void Timeline::wait(uint64_t value, std::string_view detail) const {
   info.semaphoreCount = 1;
   info.pSemaphores = &semaphore;
   info.pValues = &value;
-  check(vkWaitSemaphores(device_->get(), &info, UINT64_MAX), "vkWaitSemaphores", detail);
+  // Drivers need not wake who waits for a device that was lost.
+  VkResult result = VK_TIMEOUT;
+  while (result == VK_TIMEOUT) {
+    result = vkWaitSemaphores(device_->get(), &info, kWaitNanoseconds);
+    if (result == VK_TIMEOUT) device_->check_alive(detail);
+  }
+  check(result, "vkWaitSemaphores", detail);
 }
 
 }  // namespace foretoken::vulkan

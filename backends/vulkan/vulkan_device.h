@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 
 #include "backends/vulkan/vulkan_handles.h"
@@ -15,26 +14,28 @@ namespace foretoken::vulkan {
 /// Thread-safe. Outlives all that is made on it.
 class Device {
  public:
-  /// `instance` is kept: it must outlive the device. Throws DeviceError when the driver makes no device.
-  Device(std::shared_ptr<const Instance> instance, PhysicalDevice physical);
+  /// `instance` must outlive the device. Throws DeviceError when the driver makes no device.
+  Device(const Instance& instance, PhysicalDevice physical);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] VkDevice get() const { return device_; }
-  [[nodiscard]] const Instance& instance() const { return *instance_; }
+  [[nodiscard]] const Instance& instance() const { return instance_; }
   [[nodiscard]] const PhysicalDevice& physical() const { return physical_; }
   [[nodiscard]] const DeviceLimits& limits() const { return physical_.limits; }
 
   /// Puts work on the queue. Throws DeviceError, OutOfMemory; `detail` names the work.
   void submit(const VkSubmitInfo& info, std::string_view detail) const;
+  /// Throws DeviceError when the device is lost.
+  void check_alive(std::string_view detail) const;
   /// Waits until nothing that was submitted uses what is about to be destroyed; a failure is logged.
   void wait_idle() const noexcept;
   [[nodiscard]] Owned<VkCommandPool> make_command_pool() const;
   [[nodiscard]] VkCommandBuffer make_command_buffer(VkCommandPool pool) const;
 
  private:
-  std::shared_ptr<const Instance> instance_;  // shared with the provider and its other devices
+  const Instance& instance_;
   PhysicalDevice physical_;
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

@@ -75,6 +75,11 @@ Instance::~Instance() {
   if (messenger_ != VK_NULL_HANDLE) vkDestroyDebugUtilsMessengerEXT(instance_.get(), messenger_, nullptr);
 }
 
+const Instance& Instance::of_process() {
+  static const Instance* const instance = new Instance();
+  return *instance;
+}
+
 std::vector<VkPhysicalDevice> Instance::physical_devices() const {
   uint32_t count = 0;
   check(vkEnumeratePhysicalDevices(instance_.get(), &count, nullptr), "vkEnumeratePhysicalDevices");

@@ -1,4 +1,4 @@
-// The Vulkan loader and its instance: one per provider, shared by what it opened.
+// The Vulkan loader and its instance.
 #pragma once
 
 #include <memory>
@@ -18,6 +18,9 @@ class Instance {
   /// for.
   Instance();
   ~Instance();
+  /// The one that providers share. It is made at the first call and stays for good, because drivers may be unloaded before the
+  /// objects of this process go. Throws as the constructor does.
+  [[nodiscard]] static const Instance& of_process();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 

@@ -141,9 +141,12 @@ PhysicalDevice ask(VkPhysicalDevice handle) {
   }
   VkPhysicalDeviceSubgroupProperties subgroup{};
   subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
+  VkPhysicalDeviceFloatControlsProperties floats{};
+  floats.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
+  floats.pNext = &subgroup;
   VkPhysicalDeviceDriverProperties driver{};
   driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
-  driver.pNext = &subgroup;
+  driver.pNext = &floats;
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &driver;
@@ -158,6 +161,8 @@ PhysicalDevice ask(VkPhysicalDevice handle) {
   choose_subgroup(handle, subgroup.subgroupSize, device.limits);
   device.num_compute_units = num_compute_units(handle);
   device.has_memory_budget = has_extension(handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  device.float_modes = {.keeps_subnormals = floats.shaderDenormPreserveFloat32 != VK_FALSE,
+                        .keeps_nan = floats.shaderSignedZeroInfNanPreserveFloat32 != VK_FALSE};
   device.subgroup_arithmetic = (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
 
   const std::string features = missing_features(handle);

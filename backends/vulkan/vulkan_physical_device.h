@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/capabilities.h"
+#include "backends/vulkan/float_modes.h"
 #include "backends/vulkan/vulkan_instance.h"
 
 namespace foretoken::vulkan {
@@ -34,6 +35,7 @@ struct PhysicalDevice {
   uint32_t queue_family = 0;
   bool has_memory_budget = false;
   bool subgroup_arithmetic = false;
+  FloatModes float_modes;
   std::string missing;  // why this backend cannot use the device; empty: it can
 };
 

@@ -39,14 +39,14 @@ std::unique_ptr<GpuBackend> VulkanProvider::open(int device_index, const Backend
                                               .expected = "vulkan:0 .. vulkan:" + std::to_string(devices_.size() - 1),
                                               .got = "vulkan:" + std::to_string(device_index)});
   }
-  return std::make_unique<VulkanBackend>(instance_, devices_[static_cast<size_t>(device_index)],
+  return std::make_unique<VulkanBackend>(*instance_, devices_[static_cast<size_t>(device_index)],
                                          is_set("FORETOKEN_SYNC_KERNELS") || is_set("FORETOKEN_EAGER"));
 }
 
 void VulkanProvider::find() const {
   std::call_once(found_, [this] {
     try {
-      instance_ = std::make_shared<const Instance>();
+      instance_ = &Instance::of_process();
       for (PhysicalDevice& device : find_devices(*instance_)) {
         if (device.missing.empty()) {
           devices_.push_back(std::move(device));

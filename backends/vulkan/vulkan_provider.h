@@ -26,9 +26,9 @@ class VulkanProvider final : public BackendProvider {
   void find() const;
 
   mutable std::once_flag found_;
-  mutable std::shared_ptr<const Instance> instance_;  // shared with the backends that it opened
-  mutable std::vector<PhysicalDevice> devices_;       // those that can be used
-  mutable std::string reason_;                        // why there is none
+  mutable const Instance* instance_ = nullptr;
+  mutable std::vector<PhysicalDevice> devices_;  // those that can be used
+  mutable std::string reason_;                   // why there is none
 };
 
 }  // namespace foretoken::vulkan

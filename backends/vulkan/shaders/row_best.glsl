@@ -13,9 +13,11 @@ RowBest nothing_seen() { return RowBest(Candidate(0.0, -1), -kInfinity, 0.0); }
 
 // The sum `sum` of exponentials relative to `maximum`, relative to `larger`. Where nothing was seen the maximum is -inf, and
 // exp(-inf - -inf) would be NaN.
-float rescaled(float sum, float maximum, float larger) { return maximum == larger ? sum : sum * exponential(maximum - larger); }
+float rescaled(float sum, float maximum, float larger) {
+  return maximum == larger ? sum : sum * exponential(maximum - larger);
+}
 
-// Both together. A maximum is never NaN, so a NaN logit must come with `sum` = 1: it makes the sum NaN.
+// Both together. Only b.maximum may be NaN, that of a NaN logit: it is not taken, but makes the sum NaN.
 RowBest joined(RowBest a, RowBest b) {
   const float larger = b.maximum > a.maximum ? b.maximum : a.maximum;
   precise const float sum = rescaled(a.sum, a.maximum, larger) + rescaled(b.sum, b.maximum, larger);
@@ -27,19 +29,11 @@ RowBest with_logit(RowBest row, float logit, int index) {
   return joined(row, RowBest(candidate_of(logit, index), logit, 1.0));
 }
 
-shared RowBest row_bests[kThreads];
-
-// What `width` neighbouring invocations have seen, a power of two; each of them gets it. All invocations of the work group call
-// this.
-RowBest joined_over(RowBest row, const uint width) {
-  const uint thread = thread_index();
-  for (uint distance = width / 2; distance > 0; distance /= 2) {
-    row_bests[thread] = row;
-    barrier();
-    row = joined(row, row_bests[thread ^ distance]);
-    barrier();
-  }
-  return row;
+// What the lanes of a logical warp have seen; each gets it. All invocations of the work group call this.
+RowBest joined_over_lanes(RowBest row) {
+  const float largest = lane_max(row.maximum);
+  precise const float sum = rescaled(row.sum, row.maximum, largest);
+  return RowBest(lane_best(row.best), largest, lane_sum(sum));
 }
 
 #endif
