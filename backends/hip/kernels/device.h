@@ -70,7 +70,7 @@ FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) {
 #endif
 
 using Halves = __half2;
-FORETOKEN_DEVICE Halves halves_of_bits(uint32_t bits) { return __builtin_bit_cast(Halves, bits); }
+FORETOKEN_DEVICE Halves halves_of_bits(uint32_t bits) { return *reinterpret_cast<const Halves*>(&bits); }
 FORETOKEN_DEVICE Halves multiply(Halves a, Halves b) { return __hmul2(a, b); }
 FORETOKEN_DEVICE Halves multiply_add(Halves a, Halves b, Halves c) { return __hfma2(a, b, c); }
 FORETOKEN_DEVICE float2 to_floats(Halves halves) { return __half22float2(halves); }
