@@ -31,7 +31,7 @@ void main() {
     const float logit = tile_value(t % 2, lane / kWarpColumns, value, p.num_slices) * outer_scale(p.weight, column);
     row = with_logit(row, logit, int(column));
   }
-  row = joined_over(row, kLanes);
+  row = joined_over_lanes(row);
   if (warp >= ROWS || lane != 0 || first_row + warp >= p.num_rows) return;
   const uint64_t part = uint64_t(first_row + warp) * p.num_parts + gl_WorkGroupID.x;
   store_f32(p.part_max, part, row.best.index < 0 ? row.maximum : row.best.value);

@@ -62,15 +62,6 @@ struct LinearArgmaxCombineParams {
   uint reserved;
 };
 
-struct LinearArgmaxLogitsParams {
-  uint64_t logits;
-  uint64_t token_map;
-  uint64_t token_ids;
-  uint64_t logprobs;
-  uint num_logits;
-  uint reserved;
-};
-
 struct MoeExpertsParams {
   WeightParams weight;
   uint64_t x;

@@ -131,10 +131,17 @@ void add_tile(const Tile tile, const ActivationRows x, uint k, uint in_features,
   }
 }
 
-// Takes note of codes that decode() does not make NaN, by weight row.
-void add_nan(const Tile tile, inout uint nan[kWarpColumns]) {
+// Makes the sums of weight rows with codes that decode() does not make NaN NaN.
+void add_nan_codes(const Tile tile, inout float sums[kTileValues]) {
 #if CODES_MAY_BE_NAN
-  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) nan[c] |= nan_codes(tile.codes[c]);
+  uint any = 0;
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) any |= nan_codes(tile.codes[c]);
+  if (any == 0) return;
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    if (nan_codes(tile.codes[c]) != 0) {
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[c * ROWS + r] = kNan;
+    }
+  }
 #endif
 }
 
@@ -148,8 +155,6 @@ float[kTileValues] no_sums() {
 void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRows x, uint in_features, uint slice,
                  uint num_slices, const uint is_bf16, const uint live, inout float sums[kTileValues]) {
   const uint step = num_slices * kLanes * kVector;
-  uint nan[kWarpColumns];
-  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) nan[c] = 0;
   uint k = (slice * kLanes + lane_index()) * kVector;
 #if PREFETCH
   if (k < in_features) {
@@ -158,7 +163,7 @@ void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRo
       // Past the last vectors, those that are at hand are loaded again.
       const Tile next = load_tile(rows, k + step < in_features ? k + step : k, in_features, w.scale_is_bf16);
       add_tile(tile, x, k, in_features, is_bf16, live, sums);
-      add_nan(tile, nan);
+      add_nan_codes(tile, sums);
       tile = next;
     }
   }
@@ -166,14 +171,9 @@ void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRo
   for (; k < in_features; k += step) {
     const Tile tile = load_tile(rows, k, in_features, w.scale_is_bf16);
     add_tile(tile, x, k, in_features, is_bf16, live, sums);
-    add_nan(tile, nan);
+    add_nan_codes(tile, sums);
   }
 #endif
-  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
-    if ((nan[c] & 0x80808080u) != 0) {
-      [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[c * ROWS + r] = kNan;
-    }
-  }
 }
 
 // The same for activations of either type.
