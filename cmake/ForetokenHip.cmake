@@ -1,12 +1,12 @@
 # Finds what the HIP backend is built with: sets FORETOKEN_WITH_HIP, or says in FORETOKEN_HIP_MISSING why it cannot be built.
 #
 # For AMD: a clang that knows every architecture of FORETOKEN_HIP_ARCHITECTURES, HIP's headers and its runtime library. A
-# distribution's device libraries may lack the one that names an architecture; it is made here. For NVIDIA: nvcc and HIP's headers,
-# which lie beside AMD's.
+# distribution's device libraries may lack the one that names an architecture; it is made here. For NVIDIA: nvcc and HIP's
+# headers, which lie beside AMD's.
 set(FORETOKEN_WITH_HIP OFF)
 set(FORETOKEN_HIP_MISSING "")
 
-# Also in FORETOKEN_HIP_COMPILE: the compiler and its options, up to those of one source.
+# FORETOKEN_HIP_COMPILE is set too: the compiler and its options, up to those of one source.
 function(foretoken_find_hip_amd)
   find_program(FORETOKEN_HIP_COMPILER NAMES amdclang++ clang++-20 clang++-19 HINTS /opt/rocm/bin /opt/rocm/llvm/bin
     DOC "The clang that compiles HIP kernels")
@@ -21,8 +21,8 @@ function(foretoken_find_hip_amd)
   string(REPLACE ";" "." version "${version}")
   get_filename_component(root "${FORETOKEN_HIP_INCLUDE}" DIRECTORY)
   # -fno-slp-vectorize: pairs of products that are packed into one instruction need twice the registers.
-  set(compile "${FORETOKEN_HIP_COMPILER}" -x hip -std=c++20 -O3 -fno-slp-vectorize -fPIC -fvisibility=hidden -ffp-contract=off -Wall
-    --rocm-path=${root} --hip-version=${version})
+  set(compile "${FORETOKEN_HIP_COMPILER}" -x hip -std=c++20 -O3 -fno-slp-vectorize -fPIC -fvisibility=hidden
+    -ffp-contract=off -Wall --rocm-path=${root} --hip-version=${version})
   if(version VERSION_LESS 6)  # older runtimes load no newer code objects
     list(APPEND compile -mcode-object-version=4)
   endif()
@@ -87,7 +87,7 @@ function(foretoken_find_hip_nvidia)
   file(CREATE_LINK "${FORETOKEN_HIP_INCLUDE}/hip" "${PROJECT_BINARY_DIR}/hip/include/hip" SYMBOLIC)
   set(compile "${CMAKE_CUDA_COMPILER}" -x cu -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -Xcompiler=-fPIC
     -Xcompiler=-fvisibility=hidden --Wno-deprecated-gpu-targets -D__HIP_PLATFORM_NVIDIA__
-    -include "${PROJECT_SOURCE_DIR}/backends/hip/nvidia/cuda13.h" -isystem "${PROJECT_BINARY_DIR}/hip/include")
+    -include cuda.h -include "${PROJECT_SOURCE_DIR}/backends/hip/nvidia/cuda13.h" -isystem "${PROJECT_BINARY_DIR}/hip/include")
   foreach(architecture IN LISTS FORETOKEN_CUDA_ARCHITECTURES)
     string(REPLACE "sm_" "compute_" virtual "${architecture}")
     list(APPEND compile -gencode arch=${virtual},code=${architecture})

@@ -1,9 +1,6 @@
-// Included before everything else where HIP is compiled for NVIDIA: HIP's headers for that platform wrap calls and members that
-// CUDA 13 no longer has. Nothing here uses those wrappers; they need only be compiled.
+// Included after CUDA's own headers and before all others where HIP is compiled for NVIDIA: HIP's headers for that platform wrap
+// calls and members that CUDA 13 no longer has. Nothing here uses those wrappers; they need only be compiled.
 #pragma once
-
-#include <cuda.h>
-#include <cuda_runtime.h>
 
 namespace foretoken::hip::removed {
 
