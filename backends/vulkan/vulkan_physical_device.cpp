@@ -11,6 +11,7 @@ namespace foretoken::vulkan {
 namespace {
 
 constexpr uint32_t kPreferredSubgroup = 32;  // the lanes of a logical warp, see shaders/device.glsl
+constexpr uint32_t kSmallestSubgroup = 8;    // what attention and the delta rule add up by shuffles alone
 
 /// Names of the features that every kernel needs, for those that the device lacks.
 std::string missing_features(VkPhysicalDevice device) {
@@ -175,6 +176,9 @@ PhysicalDevice ask(VkPhysicalDevice handle) {
   } else if ((subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
              (subgroup.supportedOperations & kSubgroupNeeds) != kSubgroupNeeds) {
     device.missing = "no subgroup shuffles in compute shaders";
+  } else if (device.limits.subgroup_size < kSmallestSubgroup) {
+    device.missing = "subgroups of " + std::to_string(device.limits.subgroup_size) + ", at least " +
+                     std::to_string(kSmallestSubgroup) + " are needed";
   } else {
     device.queue_family = static_cast<uint32_t>(family);
     if (device.limits.timestamp_bits > 0) device.limits.timestamp_period = double{limits.timestampPeriod};
