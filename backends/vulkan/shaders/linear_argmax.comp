@@ -1,5 +1,5 @@
-// linear_argmax (core/ops/linear.h). Work group (part, row tile): the columns of `tiles_per_part` tiles; logical warp r keeps what
-// row r has seen, each of its lanes of its own columns.
+// linear_argmax (core/ops/linear.h). Work group (part, row tile): the columns of `tiles_per_part` tiles; logical warp r keeps
+// what row r has seen, each of its lanes of its own columns.
 #version 460
 #define TILE_BUFFERS 2
 #include "backends/vulkan/shaders/device.glsl"

@@ -1,5 +1,5 @@
-// moe_experts_up (GATED) and the products of moe_experts_down (core/ops/moe.h): a work group takes some columns of one expert, for
-// all of its pairs. GATED: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns.
+// moe_experts_up (GATED) and the products of moe_experts_down (core/ops/moe.h): a work group takes some columns of one expert,
+// for all of its pairs. GATED: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns.
 #version 460
 #extension GL_KHR_shader_subgroup_ballot : require
 #define TILE_BUFFERS 2

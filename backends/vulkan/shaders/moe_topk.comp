@@ -1,5 +1,5 @@
-// The choice of experts of moe_route (core/ops/moe.h): a logical warp per row; each pick is the best of those after the pick before
-// it. NaN counts as -infinity.
+// The choice of experts of moe_route (core/ops/moe.h): a logical warp per row; each pick is the best of those after the pick
+// before it. NaN counts as -infinity.
 #version 460
 #include "backends/vulkan/shaders/device.glsl"
 #include "backends/vulkan/shaders/moe_params.glsl"
