@@ -64,7 +64,9 @@ void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
 
 void Device::check_alive(std::string_view detail) const {
   const std::lock_guard lock(queue_mutex_);
-  check(vkQueueSubmit(queue_, 0, nullptr, VK_NULL_HANDLE), "vkQueueSubmit", detail);
+  VkSubmitInfo nothing{};
+  nothing.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  check(vkQueueSubmit(queue_, 1, &nothing, VK_NULL_HANDLE), "vkQueueSubmit", detail);
 }
 
 void Device::wait_idle() const noexcept {
