@@ -102,6 +102,16 @@ bool is_gpu(const Capabilities& device) {
   return device.kind == DeviceKind::kDiscreteGpu || device.kind == DeviceKind::kIntegratedGpu;
 }
 
+/// The device that a backend's name alone stands for. Throws Unsupported when there is none but such as run on the CPU.
+int first_gpu(const std::string& backend, const std::vector<Capabilities>& devices) {
+  const auto gpu = std::ranges::find_if(devices, is_gpu);
+  if (gpu != devices.end()) return static_cast<int>(gpu - devices.begin());
+  if (devices.empty()) return 0;
+  throw Error(ErrorCode::kUnsupported, {.what = "backend " + backend + " has no GPU",
+                                        .expected = "a device by its number, such as " + backend + ":0, which is no GPU",
+                                        .got = backend + " (its first device is " + devices.front().device_name + ")"});
+}
+
 }  // namespace
 
 struct BackendRegistry::Entry {
@@ -218,8 +228,9 @@ std::unique_ptr<GpuBackend> BackendRegistry::open(std::string_view selector, con
   }
   const Availability available = found->availability();
   if (!available) throw Error(ErrorCode::kUnsupported, "backend " + found->name + ": " + available.reason());
-  const size_t num_devices = found->provider->devices().size();
-  const int index = wanted.index.value_or(0);
+  const std::vector<Capabilities> devices = found->provider->devices();
+  const size_t num_devices = devices.size();
+  const int index = wanted.index ? *wanted.index : found == &entries_.front() ? 0 : first_gpu(found->name, devices);
   if (static_cast<size_t>(index) >= num_devices) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.what = "no such device of backend " + found->name,

@@ -146,7 +146,8 @@ TEST_F(RegistryTest, ReportsModulesThatItCannotUse) {
 TEST_F(RegistryTest, AutoPrefersAGpuThatOpens) {
   const BackendRegistry registry({module_folder("fake_gpu")});
   EXPECT_EQ(registry.open("auto")->capabilities().device_name, "first");
-  EXPECT_EQ(registry.open("vulkan")->capabilities().device_name, "software");
+  EXPECT_EQ(registry.open("vulkan")->capabilities().device_name, "first");
+  EXPECT_EQ(registry.open("vulkan:0")->capabilities().device_name, "software");
   EXPECT_EQ(registry.open("vulkan:2")->capabilities().device_name, "second");
   expect_error(registry, "vulkan:3", ErrorCode::kInvalidArgument, {"vulkan:0 .. vulkan:2"});
 }
@@ -157,6 +158,12 @@ TEST_F(RegistryTest, AutoFallsBackToTheCpu) {
     const ScopedVariable variable("FORETOKEN_TEST_FAKE_GPU", "none");
     EXPECT_EQ(registry.open("auto")->capabilities().backend, "cpu");
     expect_error(registry, "vulkan", ErrorCode::kUnsupported, {"vulkan", "no driver"});
+  }
+  {
+    const ScopedVariable variable("FORETOKEN_TEST_FAKE_GPU", "software");
+    EXPECT_EQ(registry.open("auto")->capabilities().backend, "cpu");
+    expect_error(registry, "vulkan", ErrorCode::kUnsupported, {"no GPU", "vulkan:0", "software"});
+    EXPECT_EQ(registry.open("vulkan:0")->capabilities().device_name, "software");
   }
   const ScopedVariable variable("FORETOKEN_TEST_FAKE_GPU", "broken");
   EXPECT_EQ(registry.open("auto")->capabilities().backend, "cpu");

@@ -1,5 +1,5 @@
-// A module called "vulkan" with a software device and two GPUs. FORETOKEN_TEST_FAKE_GPU=none: without any device; =broken: none
-// of them can be opened.
+// A module called "vulkan" with a software device and two GPUs. FORETOKEN_TEST_FAKE_GPU=none: without any device; =software: no
+// GPU; =broken: none of them can be opened.
 #include <cstdlib>
 #include <string_view>
 
@@ -53,6 +53,7 @@ class Provider final : public foretoken::BackendProvider {
   }
   [[nodiscard]] std::vector<Capabilities> devices() const override {
     if (mode_is("none")) return {};
+    if (mode_is("software")) return {device("software", DeviceKind::kOther)};
     return {device("software", DeviceKind::kOther), device("first", DeviceKind::kDiscreteGpu),
             device("second", DeviceKind::kIntegratedGpu)};
   }
