@@ -2,7 +2,7 @@
 #version 460
 #include "backends/vulkan/shaders/device.glsl"
 #define FORETOKEN_ROW_IS_UPDATED
-#include "backends/vulkan/shaders/divide.glsl"
+#include "backends/vulkan/shaders/exact_arithmetic.glsl"
 #include "backends/vulkan/shaders/row_equal.glsl"
 
 struct ProcessLogitsParams {

@@ -1,6 +1,6 @@
 // Matrices that are converted to weights (backends/gpu/quantize.inl). Largest magnitudes are maxima of integers, so the order in
 // which they are found does not matter; a NaN beats all.
-#include "backends/vulkan/shaders/divide.glsl"
+#include "backends/vulkan/shaders/exact_arithmetic.glsl"
 
 struct QuantizeSource {
   uint64_t x;
@@ -13,8 +13,6 @@ struct QuantizeSource {
 const uint kBlockExtent = 128;
 const uint kGroup = 16;
 const float kE4M3Max = 448.0;
-
-uint magnitude_bits(float value) { return floatBitsToUint(value) & 0x7fffffffu; }
 
 float source_value(QuantizeSource source, uint64_t row, uint column) {
   return load_float(source.x, row * source.stride + column, source.is_bf16);
@@ -37,5 +35,5 @@ uint group_largest(uint value) {
 // 1 where the quotient is 0.
 float divided_or_one(float amax, float divisor) {
   const float quotient = exact_quotient(amax, divisor);
-  return quotient == 0.0 ? 1.0 : quotient;
+  return is_zero(quotient) ? 1.0 : quotient;
 }

@@ -22,7 +22,7 @@ const int kScaleSteps[] = int[](1, -1, 2, -2, 3, 4, 5);  // kNvfp4ScaleSteps of 
 uvec2 nvfp4_codes(float values[kGroup], float divisor) {
   uvec2 nibbles = uvec2(0);
   [[unroll]] for (uint i = 0; i < kGroup; ++i) {
-    const uint code = divisor == 0.0 ? 0u : float_to_e2m1(exact_quotient(values[i], divisor));
+    const uint code = is_zero(divisor) ? 0u : float_to_e2m1(exact_quotient(values[i], divisor));
     nibbles[i / 8] |= code << (i % 8 * 4);
   }
   return nibbles;
@@ -48,10 +48,10 @@ uint best_scale(float values[kGroup], uint64_t column_weight, float global_scale
   float weights[kGroup];
   [[unroll]] for (uint i = 0; i < kGroup; ++i) weights[i] = load_f32(column_weight, i);
   uint best = plain;
-  float least = nvfp4_error(values, weights, e4m3_to_float(plain) * global_scale);
+  float least = nvfp4_error(values, weights, exact_product(e4m3_to_float(plain), global_scale));
   for (uint i = 0; i < kScaleSteps.length(); ++i) {
     const uint candidate = uint(clamp(int(plain) + kScaleSteps[i], 0, kE4M3LastCode));
-    const float error = nvfp4_error(values, weights, e4m3_to_float(candidate) * global_scale);
+    const float error = nvfp4_error(values, weights, exact_product(e4m3_to_float(candidate), global_scale));
     if (error < least) {
       least = error;
       best = candidate;
@@ -72,12 +72,12 @@ void main() {
       values[i] = source_value(params.source, row, g * kGroup + i);
       largest = max(largest, magnitude_bits(values[i]));
     }
-    uint scale = float_to_e4m3(exact_quotient(uintBitsToFloat(largest), kE2M1Max * global_scale));
+    uint scale = float_to_e4m3(exact_quotient(uintBitsToFloat(largest), exact_product(kE2M1Max, global_scale)));
     if (params.column_weight != 0) {
       scale = best_scale(values, params.column_weight + uint64_t(g) * kGroup * 4, global_scale, scale);
     }
     const uint64_t at = row * num_groups + g;
     store_u8(params.scale, at, scale);
-    U32x2Ref(params.codes + at * 8).value = nvfp4_codes(values, e4m3_to_float(scale) * global_scale);
+    U32x2Ref(params.codes + at * 8).value = nvfp4_codes(values, exact_product(e4m3_to_float(scale), global_scale));
   }
 }
