@@ -50,7 +50,7 @@ WeightParams weight_params(const LinearWeight& w) {
 
 uint32_t num_slices(const LinearWeight& w, int64_t out_features) {
   // Enough warps to keep the memory of a large device busy; of a stack, several matrices are read at a time.
-  const int64_t wanted_warps = w.weight.shape().rank() == 3 ? 256 : 2048;
+  const int64_t wanted_warps = w.weight.shape().rank() == 3 ? 256 : 8192;
   const int64_t tiles = std::max<int64_t>(1, out_features / kWarpColumns);
   const int64_t steps = w.in_features() / (int64_t{vector_elements(w.format)} * 32);  // of a warp over a row
   int64_t slices = 1;
