@@ -55,6 +55,8 @@ float exact_quotient(float a, float b) {
       rest <<= 1;
     }
     result = rounded(sign_of_both(a, b), exponent, quotient, rest != 0);
+  } else if (is_zero(a) != is_zero(b) && !is_nan(a) && !is_nan(b)) {  // the other one may be subnormal
+    result = uintBitsToFloat(sign_of_both(a, b) | (is_zero(a) ? 0u : 0x7f800000u));
   }
   return result;
 }
