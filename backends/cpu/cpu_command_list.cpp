@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/cpu/kernel_module.h"
+#include "backends/launch_checks.h"
 #include "backends/view_checks.h"
 
 namespace foretoken::cpu {
@@ -58,15 +59,7 @@ thread_local int recordings_of_this_thread = 0;
 
 void CpuCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
                             std::span<const Access> accesses) {
-  const auto* kernel = dynamic_cast<const CpuKernelCode*>(&code);
-  if (kernel == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "launch of kernel " + code.name() + ", which is of another backend");
-  }
-  if (params.size() != code.params_bytes()) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "launch of kernel " + code.name() + " with parameters of another size",
-                                              .expected = std::to_string(code.params_bytes()) + " bytes",
-                                              .got = std::to_string(params.size()) + " bytes"});
-  }
+  const auto& kernel = checked_kernel<CpuKernelCode>(code, params);
   constexpr uint64_t kMaxItems = std::numeric_limits<uint32_t>::max();
   const uint64_t num_rows = uint64_t{grid.y} * grid.z;
   if (num_rows != 0 && grid.x > kMaxItems / num_rows) {
@@ -76,7 +69,7 @@ void CpuCommandList::launch(const KernelCode& code, Grid grid, std::span<const s
   }
   for (const Access& access : accesses) check_view(access.view, "operand of kernel " + code.name());
   const uint64_t num_items = grid.x * num_rows;
-  if (num_items > 0) submit(kernel->function(), kernel->name(), params, static_cast<uint32_t>(num_items), accesses);
+  if (num_items > 0) submit(kernel.function(), kernel.name(), params, static_cast<uint32_t>(num_items), accesses);
 }
 
 void CpuCommandList::copy(const BufferView& source, const BufferView& destination) {

@@ -25,4 +25,7 @@ void add_whole_head_rule(OpTable& table, const KernelModule& module, std::string
                          uint32_t groups_per_head);
 void add_quantize_ops(OpTable& table, const KernelModule& module);  // abs_max, quantize_*, dequantize
 
+/// All of these: the table of a backend that has no implementations of its own.
+[[nodiscard]] OpTable portable_op_table(const KernelModule& module);
+
 }  // namespace foretoken::gpu

@@ -20,6 +20,7 @@ set(FORETOKEN_GPU_LAUNCH_SOURCES
   ops/linear.cpp
   ops/moe.cpp
   ops/norm.cpp
+  ops/portable.cpp
   ops/quantize.cpp
   ops/sample.cpp
   ops/sampling.cpp

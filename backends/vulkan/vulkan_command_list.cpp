@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backends/launch_checks.h"
 #include "backends/view_checks.h"
 #include "core/error.h"
 
@@ -44,19 +45,11 @@ void VulkanCommandList::refuse_while_recording(std::string_view call) {
 
 void VulkanCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
                                std::span<const Access> accesses) {
-  const auto* kernel = dynamic_cast<const VulkanKernelCode*>(&code);
-  if (kernel == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "launch of kernel " + code.name() + ", which is of another backend");
-  }
-  if (params.size() != code.params_bytes()) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "launch of kernel " + code.name() + " with parameters of another size",
-                                              .expected = std::to_string(code.params_bytes()) + " bytes",
-                                              .got = std::to_string(params.size()) + " bytes"});
-  }
+  const auto& kernel = checked_kernel<VulkanKernelCode>(code, params);
   check_grid(code, grid, context_.device.limits());
   for (const Access& access : accesses) check_view(access.view, "operand of kernel " + code.name());
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  commands_.launch(*kernel, context_.pipelines, grid, params, accesses);
+  commands_.launch(kernel, context_.pipelines, grid, params, accesses);
   launched(code.name());
 }
 

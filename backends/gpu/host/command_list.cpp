@@ -5,6 +5,7 @@
 
 #include "backends/gpu/host/error.h"
 #include "backends/gpu/host/kernel_module.h"
+#include "backends/launch_checks.h"
 #include "backends/view_checks.h"
 #include "core/error.h"
 
@@ -44,25 +45,16 @@ void RuntimeCommandList::refuse_while_recording(std::string_view call) {
 
 void RuntimeCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
                                 std::span<const Access> accesses) {
-  const auto* kernel = dynamic_cast<const RuntimeKernelCode*>(&code);
-  if (kernel == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "launch of kernel " + code.name() + ", which is of another backend");
-  }
-  if (params.size() != code.params_bytes()) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "launch of kernel " + code.name() + " with parameters of another size",
-                                              .expected = std::to_string(code.params_bytes()) + " bytes",
-                                              .got = std::to_string(params.size()) + " bytes"});
-  }
+  const auto& kernel = checked_kernel<RuntimeKernelCode>(code, params);
   check_grid(code, grid);
   for (const Access& access : accesses) check_view(access.view, "operand of kernel " + code.name());
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 
   std::array<void*, 1> arguments{const_cast<std::byte*>(params.data())};
   const bool early = context_.programmatic_launch && may_start_early_;
-  const runtime::Result result =
-      runtime::launch(kernel->function(), grid, kernel->num_threads(), arguments.data(), stream_, early);
+  const runtime::Result result = runtime::launch(kernel.function(), grid, kernel.num_threads(), arguments.data(), stream_, early);
   if (result.failed()) check(result, where(code.name()));
-  may_start_early_ = !kernel->makes_weights();
+  may_start_early_ = !kernel.makes_weights();
   launched(code.name());
 }
 
