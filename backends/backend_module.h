@@ -8,7 +8,7 @@ namespace foretoken {
 class BackendProvider;
 
 /// Raised whenever a header of backends/ or core/ changes its layout; the registry refuses modules of another version.
-inline constexpr uint32_t kBackendAbiVersion = 1;
+inline constexpr uint32_t kBackendAbiVersion = 2;
 
 struct BackendModule {
   uint32_t abi_version;

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kModulePrefix = "libforetoken_backend_";
 constexpr std::string_view kModuleSuffix = ".so";
 constexpr std::array<std::string_view, 3> kGpuOrder{"cuda", "hip", "vulkan"};
+constexpr std::string_view kOfAdoptedDevices = "vulkan";  // the backend that opens BackendOptions::vulkan
 
 struct CloseLibrary {
   void operator()(void* library) const { dlclose(library); }
@@ -211,34 +212,51 @@ std::unique_ptr<GpuBackend> BackendRegistry::open_auto(const BackendOptions& opt
   return entries_.front().provider->open(0, options);
 }
 
-std::unique_ptr<GpuBackend> BackendRegistry::open(std::string_view selector, const BackendOptions& options) const {
-  const char* from_environment = std::getenv("FORETOKEN_BACKEND");
-  if (selector.empty() && from_environment != nullptr) selector = from_environment;
-  const Selector wanted = parse_selector(selector.empty() ? "auto" : selector);
-  if (wanted.name == "auto") return open_auto(options);
-
+const BackendRegistry::Entry& BackendRegistry::find(std::string_view name) const {
   std::string names = "auto";
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     names += ", " + entry.name;
-    if (entry.name == wanted.name && (found == nullptr || found->provider == nullptr)) found = &entry;
+    if (entry.name == name && (found == nullptr || found->provider == nullptr)) found = &entry;
   }
   if (found == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, {.what = "no such backend", .expected = "one of " + names, .got = wanted.name});
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = "no such backend", .expected = "one of " + names, .got = std::string(name)});
   }
-  const Availability available = found->availability();
-  if (!available) throw Error(ErrorCode::kUnsupported, "backend " + found->name + ": " + available.reason());
-  const std::vector<Capabilities> devices = found->provider->devices();
+  return *found;
+}
+
+std::unique_ptr<GpuBackend> BackendRegistry::open_adopted(std::string_view selector, const BackendOptions& options) const {
+  if (!selector.empty() && selector != kOfAdoptedDevices) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "backend selector with a Vulkan device of the caller",
+                                              .expected = "'" + std::string(kOfAdoptedDevices) + "', or nothing",
+                                              .got = "'" + std::string(selector) + "'"});
+  }
+  const Entry& entry = find(kOfAdoptedDevices);
+  if (entry.provider == nullptr) throw Error(ErrorCode::kUnsupported, "backend " + entry.name + ": " + entry.load_error);
+  return entry.provider->open(0, options);
+}
+
+std::unique_ptr<GpuBackend> BackendRegistry::open(std::string_view selector, const BackendOptions& options) const {
+  if (options.vulkan) return open_adopted(selector, options);
+  const char* from_environment = std::getenv("FORETOKEN_BACKEND");
+  if (selector.empty() && from_environment != nullptr) selector = from_environment;
+  const Selector wanted = parse_selector(selector.empty() ? "auto" : selector);
+  if (wanted.name == "auto") return open_auto(options);
+  const Entry& found = find(wanted.name);
+  const Availability available = found.availability();
+  if (!available) throw Error(ErrorCode::kUnsupported, "backend " + found.name + ": " + available.reason());
+  const std::vector<Capabilities> devices = found.provider->devices();
   const size_t num_devices = devices.size();
-  const int index = wanted.index ? *wanted.index : found == &entries_.front() ? 0 : first_gpu(found->name, devices);
+  const int index = wanted.index ? *wanted.index : &found == &entries_.front() ? 0 : first_gpu(found.name, devices);
   if (static_cast<size_t>(index) >= num_devices) {
     throw Error(ErrorCode::kInvalidArgument,
-                {.what = "no such device of backend " + found->name,
-                 .expected = num_devices == 1 ? found->name + ":0"
-                                              : found->name + ":0 .. " + found->name + ":" + std::to_string(num_devices - 1),
-                 .got = found->name + ":" + std::to_string(index)});
+                {.what = "no such device of backend " + found.name,
+                 .expected = num_devices == 1 ? found.name + ":0"
+                                              : found.name + ":0 .. " + found.name + ":" + std::to_string(num_devices - 1),
+                 .got = found.name + ":" + std::to_string(index)});
   }
-  return found->provider->open(index, options);
+  return found.provider->open(index, options);
 }
 
 }  // namespace foretoken

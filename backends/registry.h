@@ -38,13 +38,17 @@ class BackendRegistry {
   /// Opens a device: "auto" (the first of cuda, hip, vulkan with a usable discrete or integrated GPU, else cpu), "cpu", "cuda",
   /// "cuda:1", ... A name alone stands for the first GPU; a device that is none is opened by its number only. An empty `selector`
   /// takes FORETOKEN_BACKEND, else "auto". Throws InvalidArgument for a name that is not there
-  /// (lists those that are) and Unsupported with the reason for one that cannot run.
+  /// (lists those that are) and Unsupported with the reason for one that cannot run. With `options.vulkan` the device is the
+  /// caller's: `selector` is then "vulkan" or empty (InvalidArgument).
   [[nodiscard]] std::unique_ptr<GpuBackend> open(std::string_view selector, const BackendOptions& options = {}) const;
 
  private:
   struct Entry;
 
+  /// The backend of this name, of several the one that could be loaded. Throws InvalidArgument that lists those that are there.
+  [[nodiscard]] const Entry& find(std::string_view name) const;
   [[nodiscard]] std::unique_ptr<GpuBackend> open_auto(const BackendOptions& options) const;
+  [[nodiscard]] std::unique_ptr<GpuBackend> open_adopted(std::string_view selector, const BackendOptions& options) const;
 
   std::vector<Entry> entries_;
 };

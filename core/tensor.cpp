@@ -30,8 +30,17 @@ BufferView BufferView::slice(size_t begin, size_t count) const {
   return {.buffer = buffer, .offset = offset + begin, .bytes = count};
 }
 
+NativeMemory BufferView::native() const {
+  if (buffer == nullptr) return {};
+  const NativeMemory whole = buffer->native();
+  return {.handle = whole.handle, .offset = whole.offset + offset, .bytes = bytes};
+}
+
 bool BufferView::overlaps(const BufferView& other) const {
-  return buffer != nullptr && buffer == other.buffer && offset < other.offset + other.bytes && other.offset < offset + bytes;
+  if (buffer == nullptr || other.buffer == nullptr) return false;
+  const DeviceAddress begin = address();  // not the buffers: two of them may view one memory of the caller
+  const DeviceAddress other_begin = other.address();
+  return begin < other_begin + other.bytes && other_begin < begin + bytes;
 }
 
 Tensor::Tensor(BufferView view, DType dtype, const Shape& shape)

@@ -18,6 +18,14 @@ enum class MemoryKind : uint8_t {
   kHostVisible  // kernels reach it and `host_data()` is not null
 };
 
+/// Memory as the API of a device names it, whoever owns it: how a caller's memory comes in (GpuBackend::adopt_memory) and how
+/// ours is found by a caller's own kernels and copies (BufferView::native).
+struct NativeMemory {
+  uint64_t handle = 0;  // CPU, CUDA, HIP: the pointer. Vulkan: the VkBuffer
+  uint64_t offset = 0;  // bytes from the start of what `handle` names
+  size_t bytes = 0;
+};
+
 /// One allocation of a backend, seen from outside. Backends derive their own.
 class BufferHandle {
  public:
@@ -31,6 +39,8 @@ class BufferHandle {
   [[nodiscard]] virtual MemoryKind kind() const = 0;
   /// The host's pointer to the memory; null for device memory, also where host and device share it.
   [[nodiscard]] virtual std::byte* host_data() const = 0;
+  /// The memory by the names of the device's own API.
+  [[nodiscard]] virtual NativeMemory native() const { return {.handle = address(), .offset = 0, .bytes = bytes()}; }
 };
 
 /// Bytes [offset, offset + bytes) of a buffer. A default one is null.
@@ -41,6 +51,8 @@ struct BufferView {
 
   [[nodiscard]] bool is_null() const { return buffer == nullptr; }
   [[nodiscard]] DeviceAddress address() const { return buffer == nullptr ? 0 : buffer->address() + offset; }
+  /// Where these bytes lie by the names of the device's own API; nothing for a null view.
+  [[nodiscard]] NativeMemory native() const;
   /// Part of this view. Throws InvalidArgument when it reaches past the end.
   [[nodiscard]] BufferView slice(size_t begin, size_t count) const;
   /// Whether the two share at least one byte.

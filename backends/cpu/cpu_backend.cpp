@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backends/adopted_memory.h"
 #include "backends/cpu/cpu_buffer.h"
 #include "backends/cpu/cpu_command_list.h"
 #include "backends/cpu/cpu_event.h"
@@ -36,6 +37,13 @@ CpuBackend::CpuBackend(const BackendOptions& options, bool eager)
 Buffer CpuBackend::allocate(size_t bytes, MemoryKind kind) {
   RecordingCommandList::refuse_while_recording("allocating memory");
   return Buffer(std::make_unique<CpuBuffer>(bytes, kind, allocated_bytes_));
+}
+
+Buffer CpuBackend::adopt_memory(const NativeMemory& memory) {
+  RecordingCommandList::refuse_while_recording("adopting memory");
+  const DeviceAddress address = memory.handle + memory.offset;
+  check_adoptable(memory, address);
+  return Buffer(std::make_unique<AdoptedMemory>(address, memory.bytes));
 }
 
 std::unique_ptr<Stream> CpuBackend::create_stream() { return std::make_unique<CpuStream>(ops_, capabilities_, pool_, eager_); }

@@ -42,7 +42,11 @@ NullBackend::NullBackend() {
 
 Buffer NullBackend::allocate(size_t /*bytes*/, MemoryKind /*kind*/) { refuse("GpuBackend::allocate"); }
 
+Buffer NullBackend::adopt_memory(const NativeMemory& /*memory*/) { refuse("GpuBackend::adopt_memory"); }
+
 std::unique_ptr<Stream> NullBackend::create_stream() { return std::make_unique<NullStream>(); }
+
+std::unique_ptr<Stream> NullBackend::adopt_stream(void* /*native*/) { refuse("GpuBackend::adopt_stream"); }
 
 std::unique_ptr<Event> NullBackend::create_event() { return std::make_unique<NullEvent>(); }
 

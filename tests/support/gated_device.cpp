@@ -108,8 +108,10 @@ class GatedBackend final : public GpuBackend {
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override { return inner_->allocate(bytes, kind); }
+  [[nodiscard]] Buffer adopt_memory(const NativeMemory& memory) override { return inner_->adopt_memory(memory); }
   [[nodiscard]] size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] std::unique_ptr<Stream> adopt_stream(void* native) override;
   [[nodiscard]] std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
   [[nodiscard]] Program record(std::string_view label, const RecordFn& fn) override { return inner_->record(label, gated(fn)); }
   [[nodiscard]] const OpTable& ops() const override { return table_; }
@@ -148,6 +150,10 @@ class GatedStream final : public Stream {
 };
 
 std::unique_ptr<Stream> GatedBackend::create_stream() { return std::make_unique<GatedStream>(*this, inner_->create_stream()); }
+
+std::unique_ptr<Stream> GatedBackend::adopt_stream(void* native) {
+  return std::make_unique<GatedStream>(*this, inner_->adopt_stream(native));
+}
 
 }  // namespace
 

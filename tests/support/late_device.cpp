@@ -261,6 +261,9 @@ class LateBackend final : public GpuBackend {
     return Buffer(std::make_unique<LateBuffer>(bytes, memory_));
   }
 
+  /// Memory that the host touches as it likes, as a caller may.
+  [[nodiscard]] Buffer adopt_memory(const NativeMemory& memory) override { return cpu_.adopt_memory(memory); }
+
   [[nodiscard]] size_t allocated_bytes() const override { return memory_.allocated_bytes() + cpu_.allocated_bytes(); }
 
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override {

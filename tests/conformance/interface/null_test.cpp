@@ -10,6 +10,8 @@ void expect_refusal(const std::function<void()>& call) { expect_error(call, Erro
 TEST(NullBackend, RefusesEveryCall) {
   null::NullBackend backend;
   expect_refusal([&] { static_cast<void>(backend.allocate(64, MemoryKind::kDevice)); });
+  expect_refusal([&] { static_cast<void>(backend.adopt_memory({.handle = 4096, .offset = 0, .bytes = 64})); });
+  expect_refusal([&] { static_cast<void>(backend.adopt_stream(nullptr)); });
   expect_refusal([&] { static_cast<void>(backend.record("nothing", [](CommandList&) {})); });
   EXPECT_EQ(backend.allocated_bytes(), 0U);
   EXPECT_TRUE(backend.ops().find("rms_norm").empty());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/adopted_memory.h"
 #include "backends/cpu/reference/host_buffer.h"
 #include "core/error.h"
 
@@ -83,6 +84,14 @@ TEST_F(TensorTest, DropsItsFirstAxis) {
   EXPECT_THROW((void)matrix().at(6), Error);
 }
 
+TEST_F(TensorTest, KnowsWhereItsMemoryLiesForOthers) {
+  const NativeMemory part = all().slice(96, 32).native();
+  EXPECT_EQ(part.handle, buffer_.address());
+  EXPECT_EQ(part.offset, 96U);
+  EXPECT_EQ(part.bytes, 32U);
+  EXPECT_EQ(BufferView{}.native().handle, 0U);
+}
+
 TEST_F(TensorTest, KnowsOverlaps) {
   HostBuffer other(64);
   const BufferView left = all().slice(0, 100);
@@ -90,6 +99,9 @@ TEST_F(TensorTest, KnowsOverlaps) {
   EXPECT_FALSE(left.overlaps(all().slice(100, 10)));
   EXPECT_TRUE(all().overlaps(left));
   EXPECT_FALSE(left.overlaps({.buffer = &other, .offset = 0, .bytes = 64}));
+  AdoptedMemory same(buffer_.address() + 96, 8);
+  EXPECT_TRUE(left.overlaps({.buffer = &same, .offset = 0, .bytes = 8}));
+  EXPECT_FALSE(left.overlaps({.buffer = &same, .offset = 4, .bytes = 4}));
   EXPECT_FALSE(BufferView{}.overlaps(BufferView{}));
   EXPECT_THROW((void)all().slice(1000, 25), Error);
   EXPECT_THROW((void)all().slice(1025, 0), Error);

@@ -152,6 +152,25 @@ TEST_F(RegistryTest, AutoPrefersAGpuThatOpens) {
   expect_error(registry, "vulkan:3", ErrorCode::kInvalidArgument, {"vulkan:0 .. vulkan:2"});
 }
 
+TEST_F(RegistryTest, ADeviceOfTheCallerIsTakenInsteadOfTheList) {
+  const BackendRegistry registry({module_folder("fake_gpu")});
+  const ScopedVariable variable("FORETOKEN_TEST_FAKE_GPU", "none");
+  const ScopedVariable selector("FORETOKEN_BACKEND", "cpu");
+  const BackendOptions options{.vulkan = VulkanDevice{}};
+  EXPECT_EQ(registry.open("vulkan", options)->capabilities().device_name, "the caller's");
+  EXPECT_EQ(registry.open("", options)->capabilities().device_name, "the caller's");
+  for (const char* wrong : {"cpu", "auto", "vulkan:1"}) {
+    try {
+      static_cast<void>(registry.open(wrong, options));
+      ADD_FAILURE() << wrong << " was opened";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find(std::string("'") + wrong + "'"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(static_cast<void>(BackendRegistry({}).open("vulkan", options)), Error);
+}
+
 TEST_F(RegistryTest, AutoFallsBackToTheCpu) {
   const BackendRegistry registry({module_folder("fake_gpu")});
   {

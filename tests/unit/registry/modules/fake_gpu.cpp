@@ -57,7 +57,8 @@ class Provider final : public foretoken::BackendProvider {
     return {device("software", DeviceKind::kOther), device("first", DeviceKind::kDiscreteGpu),
             device("second", DeviceKind::kIntegratedGpu)};
   }
-  [[nodiscard]] std::unique_ptr<foretoken::GpuBackend> open(int index, const foretoken::BackendOptions&) const override {
+  [[nodiscard]] std::unique_ptr<foretoken::GpuBackend> open(int index, const foretoken::BackendOptions& options) const override {
+    if (options.vulkan) return std::make_unique<FakeGpu>(device("the caller's", DeviceKind::kDiscreteGpu));
     if (mode_is("broken")) throw Error(ErrorCode::kDeviceError, "the device is lost");
     return std::make_unique<FakeGpu>(devices().at(static_cast<size_t>(index)));
   }
