@@ -8,7 +8,8 @@ namespace {
 constexpr OptionSpec kServeRows{"draft-rows", "LIST", "exact",
                                 "cache rows of the head after a verify, each of the list exact, refeed-accepted or trim (which "
                                 "keeps rows that a chain made); "
-                                "texts do not depend on it"};
+                                "texts do not depend on it",
+                                "exact refeed-accepted trim"};
 
 const CommandSpec kBenchDecode{
     "bench decode",
@@ -80,8 +81,10 @@ const CommandSpec kBenchAcceptance{
                  "text file of messages, one per line, formatted as ChatML; - reads stdin (default: 16 questions)"},
                 kTokenIdsFile,
                 {"max-tokens", "N", "64", "most tokens to generate after each prompt, at least 6"},
-                {"draft-precision", "LIST", "auto,fp8,nvfp4", "formats of the head's linear layers: auto, bf16, fp8, nvfp4"},
-                {"draft-lm-head", "LIST", "checkpoint,fp8,nvfp4", "LM heads of drafts: auto, checkpoint, bf16, fp8, nvfp4"},
+                {"draft-precision", "LIST", "auto,fp8,nvfp4", "formats of the head's linear layers: auto, bf16, fp8, nvfp4",
+                 "auto bf16 fp8 nvfp4"},
+                {"draft-lm-head", "LIST", "checkpoint,fp8,nvfp4", "LM heads of drafts: auto, checkpoint, bf16, fp8, nvfp4",
+                 "auto checkpoint bf16 fp8 nvfp4"},
                 kDraftFc,
                 kDraftExperts,
                 kDraftVocab,
@@ -154,8 +157,10 @@ const CommandSpec kBenchKernels{
     "projections of the routed experts, over as many experts as the rows can hit.",
     joined(
         {{
-             {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure"},
-             {"format", "LIST", "", "of f32, bf16, fp8-row, fp8-block and nvfp4; without it, all that the device stores"},
+             {"op", "LIST", "linear,linear_argmax,linear_silu_mul,moe", "operators to measure",
+              "linear linear_argmax linear_silu_mul moe"},
+             {"format", "LIST", "", "of f32, bf16, fp8-row, fp8-block and nvfp4; without it, all that the device stores",
+              "f32 bf16 fp8-row fp8-block nvfp4"},
              {"rows", "LIST", "1,4,8", "rows of a call, each 1 to 512"},
              {"shape", "LIST", "",
               "weights to measure, rows x columns, like 17408x5120; for moe, experts of that size (64, 8 per row). Without it, "

@@ -64,6 +64,11 @@ int run_help(std::span<const std::string> words) {
     text = general_help();
   } else if (words[0] == "--markdown") {
     text = markdown_help();
+  } else if (words[0] == "--man") {
+    text = man_page();
+  } else if (words[0] == "--completion") {
+    if (words.size() != 2 || words[1] != "bash") throw UsageError("help --completion: expected the name of a shell: bash");
+    text = bash_completion();
   } else if (const CommandSpec* command = find_command(words)) {
     text = command_help(*command);
   } else {

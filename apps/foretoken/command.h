@@ -16,7 +16,8 @@ struct OptionSpec {
   std::string_view argument;       // "N"; empty: a flag
   std::string_view default_value;  // empty: none
   std::string_view help;
-  bool repeats = false;  // may be given several times
+  std::string_view values = {};  // words that it takes, separated by spaces; where others are good too, those that shells offer
+  bool repeats = false;          // may be given several times
 };
 
 struct Example {

@@ -3,41 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "apps/foretoken/exit_status.h"
+#include "apps/foretoken/help_texts.h"
 
 namespace foretoken::cli {
 namespace {
 
 constexpr size_t kLineWidth = 100;
-
-constexpr std::string_view kIntroduction =
-    "Foretoken generates text from a checkpoint with a multi-token-prediction head: the head drafts, the target verifies, and "
-    "the "
-    "text is exactly that of the target alone, in less time.";
-
-constexpr std::array<std::pair<int, std::string_view>, 4> kExitStatuses{{
-    {kExitOk, "all went well"},
-    {kExitFailure, "an operation failed; stderr says `foretoken: <kind>: <message>`"},
-    {kExitUsage, "the command line is wrong"},
-    {kExitDifferent, "results that must be identical are not (--compare, --self-check, bench decode, bench serve --check)"},
-}};
-
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kEnvironment{{
-    {"FORETOKEN_BACKEND", "the device when --backend is not given: auto, cpu, or a loaded module's name with an optional index"},
-    {"FORETOKEN_BACKEND_PATH", "folders searched for loadable backends, separated by colons"},
-    {"FORETOKEN_CPU_ISA", "hold the CPU backend to a lower instruction set: scalar, avx2, avx512 or avx512_vnni"},
-    {"FORETOKEN_CUDA_BLOCK_SCALED",
-     "1 multiplies NVFP4 weights by block-scaled tensor cores on sm_120 and sm_121: not yet proved"},
-    {"FORETOKEN_CUDA_CUBLASLT", "0 keeps the CUDA backend from loading cuBLASLt: its own kernels then run prefill"},
-    {"FORETOKEN_EAGER", "1 runs recorded programs launch by launch and names the one that fails"},
-    {"FORETOKEN_LOG",
-     "log level on stderr: trace, debug, info, warn, error or off; dispatch also tells how operators were chosen"},
-    {"FORETOKEN_MODELS", "folder of the bundled checkpoints"},
-    {"FORETOKEN_SYNC_KERNELS", "1 waits after every launch on a GPU and names the kernel that failed"},
-}};
 
 constexpr std::string_view kGenerateJson = R"(## JSON of generate
 
@@ -94,26 +67,12 @@ std::string table(const Pairs& rows) {
   return out;
 }
 
-std::string words_of(const OptionSpec& option) {
-  return fmt::format("--{}{}{}", option.name, option.argument.empty() ? "" : " ", option.argument);
-}
-
-std::string help_of(const OptionSpec& option) {
-  if (option.default_value.empty()) return std::string(option.help);
-  return fmt::format("{} (default: {})", option.help, option.default_value);
-}
-
 /// Words and help of each option.
 std::vector<std::pair<std::string, std::string>> option_rows(const CommandSpec& command) {
   std::vector<std::pair<std::string, std::string>> rows;
   rows.reserve(command.options.size() + 1);
   for (const OptionSpec& option : command.options) rows.emplace_back(words_of(option), help_of(option));
   return rows;
-}
-
-std::string usage_of(const CommandSpec& command) {
-  return fmt::format("foretoken {}{}{}{}", command.name, command.argument.empty() ? "" : " ", command.argument,
-                     command.options.empty() ? "" : " [options]");
 }
 
 /// A table cell: a bar would end it.
@@ -146,7 +105,7 @@ std::string general_help() {
   std::string out = "Usage: foretoken COMMAND [options]\n\n" + wrapped(kIntroduction, 0, 0) + "\nCommands:\n";
   std::vector<std::pair<std::string_view, std::string_view>> rows;
   for (const CommandSpec& command : commands()) rows.emplace_back(command.name, command.summary);
-  rows.emplace_back("help [COMMAND]", "Show this text or the help of a command");
+  rows.emplace_back("help [COMMAND]", "Show this text or the help of a command; --man: all of it as a man page");
   out += table(rows) + "\nOptions:\n  --help     show this text; after a command, its help\n  --version  show the version\n";
   out += "\nExit status:\n" + table(kExitStatuses) + "\nEnvironment:\n" + table(kEnvironment);
   out += "\nTry it, with the bundled checkpoint:\n  foretoken generate --chat 'What does \"eccentric\" mean?' --compare\n";
@@ -163,13 +122,9 @@ std::string command_help(const CommandSpec& command) {
 }
 
 std::string markdown_help() {
-  std::string out =
-      fmt::format("# Command line\n\n{}\n\nThis page is printed by `foretoken help --markdown`.\n\n", kIntroduction);
-  out += "Output goes to stdout, everything else to stderr. With `--json`, stdout holds one JSON object and nothing else.\n\n";
-  out +=
-      "`MODEL` is the folder of a Hugging Face checkpoint, or `synth:NAME[:layers=N][:seed=S]`: random weights in the shapes of "
-      "a\n"
-      "real model, made in memory. Those have no tokenizer, so they take and give token ids only.\n\n";
+  std::string out = fmt::format("# Command line\n\n{}\n\nThis page is printed by `foretoken help --markdown`, ", kIntroduction);
+  out += "the man page by `foretoken help --man`, completion for bash by `foretoken help --completion bash`.\n\n";
+  out += fmt::format("{}\n\n{}\n\n", kOutputRule, kModelArgument);
   for (const CommandSpec& command : commands()) out += markdown_of(command);
   out += kGenerateJson;
   out += "## Exit status\n\n" + markdown_table("status", "meaning", kExitStatuses);

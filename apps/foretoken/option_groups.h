@@ -15,15 +15,17 @@ using OptionGroup = std::vector<OptionSpec>;
 
 inline constexpr OptionSpec kModel{"model", "MODEL", "", "checkpoint folder or synth:NAME; without it, the bundled tiny-dense"};
 inline constexpr OptionSpec kActivations{"activations", "T", "auto",
-                                         "inputs of linear layers: auto, f32 or bf16; auto: what the device is fastest with"};
-inline constexpr OptionSpec kDraftKvDtype{"draft-kv-dtype", "T", "auto",
-                                          "drafter's KV cache: auto, f32, bf16 or fp8; auto: like the target's"};
+                                         "inputs of linear layers: auto, f32 or bf16; auto: what the device is fastest with",
+                                         "auto f32 bf16"};
+inline constexpr OptionSpec kDraftKvDtype{
+    "draft-kv-dtype", "T", "auto", "drafter's KV cache: auto, f32, bf16 or fp8; auto: like the target's", "auto f32 bf16 fp8"};
 inline constexpr OptionSpec kDraftChain{"draft-chain", "KIND", "post",
-                                        "what chained draft passes are fed: post or pre the head's final norm"};
+                                        "what chained draft passes are fed: post or pre the head's final norm", "post pre"};
 inline constexpr OptionSpec kDraftRows{
     "draft-rows", "POLICY", "exact",
     "cache rows of the head after a verify: exact, refeed-accepted or trim (which keeps rows that a chain made). The text does "
-    "not depend on it"};
+    "not depend on it",
+    "exact refeed-accepted trim"};
 inline constexpr OptionSpec kDraftConfidenceStop{
     "draft-confidence-stop", "TAU", "",
     "end a chain of drafts with the first one that the head gives a probability below TAU, between 0 and 1; without it chains "
@@ -50,9 +52,10 @@ inline constexpr OptionSpec kQuiet{"quiet", "", "", "no notes on stderr"};
 /// How tokens are picked, but for the seed.
 [[nodiscard]] OptionGroup sampling_group();
 
-inline constexpr OptionSpec kDraftFc{"draft-fc", "P", "auto", "format of the head's fc, which --draft-precision leaves alone"};
-inline constexpr OptionSpec kDraftExperts{"draft-experts", "P", "auto",
-                                          "format of the head's routed experts; auto: as --draft-precision says"};
+inline constexpr OptionSpec kDraftFc{"draft-fc", "P", "auto", "format of the head's fc, which --draft-precision leaves alone",
+                                     "auto bf16 fp8 nvfp4"};
+inline constexpr OptionSpec kDraftExperts{
+    "draft-experts", "P", "auto", "format of the head's routed experts; auto: as --draft-precision says", "auto bf16 fp8 nvfp4"};
 inline constexpr OptionSpec kDraftVocab{
     "draft-vocab", "N|FILE", "",
     "tokens that drafts can be: the first N ids, or those of a file that draft-vocab wrote; their log-probabilities are over "

@@ -18,10 +18,10 @@ const CommandSpec kGenerate{
     joined({
         {
             kModel,
-            {"prompt", "TEXT", "", "continue this text; special tokens in it, like <|im_start|>, are parsed", true},
-            {"chat", "TEXT", "", "answer this message, formatted as ChatML; special tokens in it stay plain text", true},
-            {"prompt-file", "F", "", "like --prompt, from a file; - reads stdin", true},
-            {"token-ids", "1,2,3", "", "continue these token ids", true},
+            {"prompt", "TEXT", "", "continue this text; special tokens in it, like <|im_start|>, are parsed", "", true},
+            {"chat", "TEXT", "", "answer this message, formatted as ChatML; special tokens in it stay plain text", "", true},
+            {"prompt-file", "F", "", "like --prompt, from a file; - reads stdin", "", true},
+            {"token-ids", "1,2,3", "", "continue these token ids", "", true},
             {"prompts", "F", "",
              "messages like those of --chat, one per line, or in a .jsonl file {\"prompt\": TEXT} per line; - reads stdin"},
             kTokenIdsFile,
@@ -115,9 +115,10 @@ const CommandSpec kQuantize{
     joined({{
                 {"model", "DIR", "", "checkpoint folder with weights in F32 or BF16"},
                 {"output", "DIR", "", "folder to write; must not exist or be empty"},
-                {"format", "F", "", "fp8-block (a scale per 128x128), fp8-row (a scale per row) or nvfp4"},
-                {"scope", "LIST", "target,mtp", "parts to quantise: target, mtp, lm-head"},
-                {"scale-dtype", "T", "f32", "dtype of the scales of fp8-block: f32 or bf16"},
+                {"format", "F", "", "fp8-block (a scale per 128x128), fp8-row (a scale per row) or nvfp4",
+                 "fp8-block fp8-row nvfp4"},
+                {"scope", "LIST", "target,mtp", "parts to quantise: target, mtp, lm-head", "target mtp lm-head"},
+                {"scale-dtype", "T", "f32", "dtype of the scales of fp8-block: f32 or bf16", "f32 bf16"},
             },
             device_group()}),
     {{"foretoken quantize --model DIR --output DIR-FP8 --format fp8-block", "Like official FP8 releases"},
@@ -133,7 +134,7 @@ const CommandSpec kDraftVocabulary{
     "drafts then has that many rows, which is less to read; what is left out is never drafted.",
     {
         kModel,
-        {"from", "LIST", "", "text files; - reads stdin"},
+        {"from", "F,...", "", "text files; - reads stdin"},
         {"size", "N", "32768", "how many tokens, special ones apart"},
         {"output", "FILE", "", "file to write"},
     },

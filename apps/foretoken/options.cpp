@@ -207,6 +207,14 @@ double Options::real(std::string_view name, double min, double max) const {
 }
 
 size_t Options::choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
+  std::string words;
+  for (const std::string_view choice : choices) words.append(words.empty() ? "" : " ").append(choice);
+  if (spec(name).values != words) {
+    throw Error(ErrorCode::kInternalError, {.what = "an option is read with other values than its table has",
+                                            .where = "--" + std::string(name),
+                                            .expected = words,
+                                            .got = std::string(spec(name).values)});
+  }
   const std::string value = required_text(name);
   const auto* const found = std::ranges::find(choices, value);
   if (found == choices.end()) {

@@ -61,7 +61,7 @@ class Options {
   [[nodiscard]] double real(std::string_view name, double min, double max) const;
   /// "on" or "off".
   [[nodiscard]] bool is_on(std::string_view name) const { return choice(name, {"off", "on"}) == 1; }
-  /// Index of the value in `choices`.
+  /// Index of the value in `choices`, which are the values of the option's table.
   [[nodiscard]] size_t choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
   /// What stands without an option; empty when nothing does.
   [[nodiscard]] const std::string& argument() const { return argument_; }
