@@ -18,8 +18,7 @@ struct OpCase;
 /// candidates was chosen, not drawn: its q is 1 at X_j. u_j = unit_interval(random_bits(seeds[s], positions[first], kAccept, j)).
 ///
 /// - Greedy drafts, temperature 0, and slots that are not one of the S: the leading drafts that equal the pick after the row
-/// before
-///   them are accepted; picks stay.
+///   before them are accepted; picks stay.
 /// - kRejection: accepted while u_j < p_(j-1)(X_j) / q_j(X_j). c = 1.
 /// - kBlock (Sun et al. 2024, arXiv 2403.10444, algorithm 2): c_0 = 1, c_j = min(1, c_(j-1) p_(j-1)(X_j) / q_j(X_j));
 ///   m_j = sum_v max(c_j p_j(v) - q_(j+1)(v), 0), h_j = m_j / (m_j + 1 - c_j) for j < K, 0 where m_j is, and h_K = c_K. Accepted

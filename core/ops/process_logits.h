@@ -18,9 +18,8 @@ struct OpCase;
 /// 1. l[bias_ids[s, i]] += bias_values[s, i]; ids outside the vocabulary are skipped, and no id is listed twice.
 /// 2. l[v] = -infinity where the row has a mask, mask_rows[t] >= 0, whose bit v % 32 of word v / 32 is 0; and for the stop ids of
 ///    the slot where positions[t] < integers[s, kFirstStopRow].
-/// 3. With n(v) the output's count of v, those among history[t] included, and seen(v): n(v) > 0 or v is
-/// in
-///    the prompt: l[v] = l[v] > 0 ? l[v] / repetition : l[v] * repetition where seen(v); then l[v] = l[v] - frequency * n(v) and
+/// 3. With n(v) the output's count of v, those among history[t] included, and seen(v): n(v) > 0 or v is in the prompt:
+///    l[v] = l[v] > 0 ? l[v] / repetition : l[v] * repetition where seen(v); then l[v] = l[v] - frequency * n(v) and
 ///    l[v] = l[v] - presence where n(v) > 0.
 /// 4. At temperature 0 the row is ready. Otherwise x[v] = (l[v] - max l) / temperature; 0 where l[v] = max l.
 /// 5. In the order of falling x, equal ones by rising id: top-k (where k > 0) keeps the first k; of those, with weights w =
