@@ -12,6 +12,7 @@
 
 #include "backends/backend_module.h"
 #include "backends/cpu/cpu_provider.h"
+#include "core/code_location.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "foretoken_build_info.h"
@@ -83,20 +84,10 @@ std::vector<fs::path> default_directories() {
     }
     return directories;
   }
-  std::vector<fs::path> candidates;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) candidates = {program.parent_path() / kModules, program.parent_path() / "foretoken"};
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&default_directories), &info) != 0 && info.dli_fname != nullptr) {
-    candidates.push_back(fs::path(info.dli_fname).parent_path() / "foretoken");  // this code may be in a shared library
-  }
-  std::vector<fs::path> directories;
-  for (const fs::path& candidate : candidates) {
-    const fs::path canonical = fs::weakly_canonical(candidate, error);
-    if (!error && std::ranges::find(directories, canonical) == directories.end()) directories.push_back(canonical);
-  }
-  return directories;
+  const CodeLocation code = code_location();
+  if (code.folder.empty()) return {};
+  if (!code.in_program) return {(code.folder / kModulesFromLibrary).lexically_normal()};
+  return {(code.folder / kModulesFromProgram).lexically_normal(), code.folder / "foretoken"};
 }
 
 bool is_gpu(const Capabilities& device) {

@@ -30,7 +30,8 @@ class BackendRegistry {
   BackendRegistry& operator=(const BackendRegistry&) = delete;
 
   /// The registry of this process: modules from FORETOKEN_BACKEND_PATH (a colon-separated list) or, when that is unset, from
-  /// `foretoken/` beside the library or program.
+  /// lib/foretoken of the installation or build folder that this code was loaded from; where that is a program, from `foretoken/`
+  /// beside it too.
   static BackendRegistry& instance();
 
   [[nodiscard]] std::vector<BackendReport> report() const;

@@ -105,9 +105,10 @@ endfunction()
 
 # foretoken_build_info(<target>): gives the target "foretoken_build_info.h", which holds the version and where data lies.
 function(foretoken_build_info target)
-  set(bindir "/${CMAKE_INSTALL_BINDIR}")
-  file(RELATIVE_PATH FORETOKEN_MODELS_FROM_BIN "${bindir}" "/${CMAKE_INSTALL_DATADIR}/foretoken/models")
-  file(RELATIVE_PATH FORETOKEN_MODULES_FROM_BIN "${bindir}" "/${FORETOKEN_MODULE_DIR}")
+  foreach(from IN ITEMS BIN LIB)
+    file(RELATIVE_PATH FORETOKEN_MODELS_FROM_${from} "/${CMAKE_INSTALL_${from}DIR}" "/${CMAKE_INSTALL_DATADIR}/foretoken/models")
+    file(RELATIVE_PATH FORETOKEN_MODULES_FROM_${from} "/${CMAKE_INSTALL_${from}DIR}" "/${FORETOKEN_MODULE_DIR}")
+  endforeach()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/foretoken_build_info.h.in" "${PROJECT_BINARY_DIR}/generated/foretoken_build_info.h" @ONLY)
   target_include_directories(${target} PRIVATE "${PROJECT_BINARY_DIR}/generated")
 endfunction()

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "core/code_location.h"
 #include "core/error.h"
 #include "foretoken_build_info.h"
 
@@ -16,9 +17,10 @@ namespace {
 std::vector<std::filesystem::path> model_folders() {
   if (const char* chosen = std::getenv("FORETOKEN_MODELS"); chosen != nullptr && *chosen != '\0') return {chosen};
   std::vector<std::filesystem::path> folders;
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) folders.push_back((program.parent_path() / kInstalledModels).lexically_normal());
+  const CodeLocation code = code_location();
+  if (!code.folder.empty()) {
+    folders.push_back((code.folder / (code.in_program ? kModelsFromProgram : kModelsFromLibrary)).lexically_normal());
+  }
   folders.emplace_back(kSourceModels);
   return folders;
 }
