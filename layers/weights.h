@@ -75,4 +75,16 @@ struct MtpWeights {
   Tensor norm;                   // [hidden_size]
 };
 
+/// What a draft head has in common with its target.
+struct SharedWeights {
+  Tensor embed_tokens;   // [vocab_size, hidden_size], F32 or BF16
+  LinearWeight lm_head;  // [vocab_size, hidden_size]
+};
+
+/// All that drafting reads.
+struct DrafterWeights {
+  MtpWeights mtp;
+  SharedWeights shared;
+};
+
 }  // namespace foretoken

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,8 +16,7 @@ namespace foretoken {
 struct LoadOptions {
   bool load_mtp = true;              // false: the draft head is checked but not loaded
   bool draft_tensors_apart = false;  // each tensor of the draft head in a buffer of its own, see LoadedModel::draft_buffers
-  /// Called on the loading thread with bytes done and in all, first with 0, last with both equal.
-  std::function<void(uint64_t done, uint64_t total)> progress{};
+  LoadProgressFn progress{};
 };
 
 /// Owns the memory that its views point into. Movable; must not outlive its backend.
@@ -30,6 +28,11 @@ struct LoadedModel {
   uint64_t weight_bytes = 0;
   std::vector<Buffer> buffers;
   std::vector<Buffer> draft_buffers;  // one for each tensor of the draft head that was loaded apart
+
+  /// Views of the embedding and the LM head.
+  [[nodiscard]] SharedWeights shared() const { return {.embed_tokens = target.embed_tokens, .lm_head = target.lm_head}; }
+  /// Views of the draft head and of what it shares with the target. Throws InvalidArgument when there is none.
+  [[nodiscard]] DrafterWeights drafter() const;
 };
 
 /// Loads all weights of a model onto a device; a source that has recipes instead of bytes is generated there. Linear weights keep

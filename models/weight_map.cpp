@@ -20,10 +20,14 @@ class ModelMapper {
       : planner_(planner), catalog_(planner.catalog()), config_(config), plan_(plan) {}
 
   void map_target();
+  /// The embedding and the LM head.
+  void map_shared() { map_lm_head(map_embedding()); }
   void map_mtp();
 
  private:
   [[nodiscard]] std::string trunk_prefix() const;
+  /// Returns the prefix of the trunk.
+  std::string map_embedding();
   void map_lm_head(const std::string& prefix);
   void map_layer(const std::string& prefix, bool full_attention, DecoderLayerWeights& layer);
   void map_attention(const std::string& prefix, GatedAttentionWeights& w);
@@ -55,9 +59,14 @@ std::string ModelMapper::trunk_prefix() const {
                                         .got = "no tensor of that name"});
 }
 
-void ModelMapper::map_target() {
-  const std::string prefix = trunk_prefix();
+std::string ModelMapper::map_embedding() {
+  std::string prefix = trunk_prefix();
   planner_.add_table(prefix + "embed_tokens", plan_.target.embed_tokens, {config_.vocab_size, config_.hidden_size});
+  return prefix;
+}
+
+void ModelMapper::map_target() {
+  const std::string prefix = map_embedding();
   plan_.target.layers.resize(static_cast<size_t>(config_.num_hidden_layers));
   for (size_t i = 0; i < plan_.target.layers.size(); ++i) {
     map_layer(prefix + "layers." + std::to_string(i) + ".", config_.layer_types[i] == LayerType::kFullAttention,
@@ -268,6 +277,24 @@ void ModelMapper::map_mtp() {
   map_norm(prefix + "norm", w.norm, hidden_size);
 }
 
+/// Throws InvalidArgument for views that are not the embedding and the LM head of such a model.
+void check_shared(const SharedWeights& shared, const ModelConfig& config) {
+  const Shape shape{config.vocab_size, config.hidden_size};
+  const auto refuse = [&](const std::string& what, const Tensor& tensor, const std::string& dtypes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.what = what,
+                 .where = "weights shared with a target",
+                 .expected = dtypes + " " + shape.to_string() + ", contiguous",
+                 .got = tensor ? std::string(to_string(tensor.dtype())) + " " + tensor.shape().to_string() : "nothing"});
+  };
+  const Tensor& table = shared.embed_tokens;
+  const bool is_plain = table.dtype() == DType::kF32 || table.dtype() == DType::kBF16;
+  if (!table || !is_plain || table.shape() != shape || !table.is_contiguous()) refuse("embed_tokens", table, "F32 or BF16");
+  const Tensor& codes = shared.lm_head.weight;
+  if (!codes || codes.shape() != shape || !codes.is_contiguous()) refuse("lm_head", codes, "weights of any format");
+  check_weight("weights shared with a target: lm_head", shared.lm_head);
+}
+
 }  // namespace
 
 std::string_view to_string(WeightPart part) {
@@ -296,6 +323,43 @@ std::unique_ptr<WeightPlan> plan_weights(const WeightSource& source, const Model
   mapper.map_mtp();
   catalog.check_nothing_left();
   return plan;
+}
+
+TensorOwner tensor_owner(std::string_view tensor_name) {
+  const auto is_under = [&](std::string_view prefix, std::string_view rest) {
+    return tensor_name.starts_with(prefix) && tensor_name.substr(prefix.size()).starts_with(rest);
+  };
+  if (std::ranges::any_of(kMtpPrefixes, [&](std::string_view prefix) { return is_under(prefix, {}); }))
+    return TensorOwner::kDraft;
+  const bool is_shared = is_under({}, "lm_head.") || std::ranges::any_of(kTrunkPrefixes, [&](std::string_view prefix) {
+                           return is_under(prefix, "embed_tokens.") || is_under(prefix, "lm_head.");
+                         });
+  return is_shared ? TensorOwner::kShared : TensorOwner::kTarget;
+}
+
+std::unique_ptr<WeightPlan> plan_drafter(const WeightSource& source, const ModelConfig& config,
+                                         const std::optional<SharedWeights>& shared) {
+  auto plan = std::make_unique<WeightPlan>();
+  WeightCatalog catalog(source, config.quant_method);
+  WeightPlanner planner(catalog, *plan);
+  ModelMapper mapper(planner, config, *plan);
+  if (shared) {
+    check_shared(*shared, config);
+    plan->target.embed_tokens = shared->embed_tokens;
+    plan->target.lm_head = shared->lm_head;
+  } else {
+    mapper.map_shared();
+  }
+  mapper.map_mtp();
+  catalog.check_nothing_left();
+  return plan;
+}
+
+LinearWeight tied_lm_head(const Tensor& embed_tokens) {
+  return {.weight = embed_tokens,
+          .scale = {},
+          .global_scale = {},
+          .format = embed_tokens.dtype() == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16};
 }
 
 }  // namespace foretoken

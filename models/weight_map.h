@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "layers/weights.h"
@@ -31,6 +32,14 @@ enum class WeightPart : uint8_t {
 /// "embed_tokens", "norms", "self_attn", "linear_attn", "mlp", "router", "experts", "shared_expert", "fc", "lm_head",
 /// "kv_scales".
 [[nodiscard]] std::string_view to_string(WeightPart part);
+
+/// Whose a tensor is, by its name alone.
+enum class TensorOwner : uint8_t {
+  kTarget,
+  kShared,  // of both: the embedding and the LM head
+  kDraft
+};
+[[nodiscard]] TensorOwner tensor_owner(std::string_view tensor_name);
 
 enum class Conversion : uint8_t {
   kNone,
@@ -85,5 +94,14 @@ struct WeightPlan {
 /// Fused files and files with a tensor per expert give the same plan of the same weights: the scales of parts that become one
 /// tensor are repeated for the rows, blocks or groups of rows that LinearWeight has.
 [[nodiscard]] std::unique_ptr<WeightPlan> plan_weights(const WeightSource& source, const ModelConfig& config);
+
+/// The same for a draft head, the embedding and the LM head: `source` has no tensor of the target's own, and `target` of the plan
+/// neither. `shared`: embedding and LM head are these views, and `source` has no tensor of theirs. Throws InvalidArgument too,
+/// for views that do not fit the config.
+[[nodiscard]] std::unique_ptr<WeightPlan> plan_drafter(const WeightSource& source, const ModelConfig& config,
+                                                       const std::optional<SharedWeights>& shared);
+
+/// An LM head that is the embedding.
+[[nodiscard]] LinearWeight tied_lm_head(const Tensor& embed_tokens);
 
 }  // namespace foretoken

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -12,8 +13,12 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "core/tensor.h"
 
 namespace foretoken {
+
+/// Called on the loading thread with bytes done and in all, first with 0, last with both equal.
+using LoadProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 
 /// One tensor of a source.
 struct SourceTensor {
@@ -55,6 +60,8 @@ class WeightSource {
   virtual void release(std::span<const std::byte> bytes) const = 0;
   /// How a device makes the tensor itself; nothing when the bytes must be read.
   [[nodiscard]] virtual std::optional<RandomRecipe> recipe(size_t index) const = 0;
+  /// Where a tensor lies in device memory already, contiguous and for longer than the source; null when it must be brought there.
+  [[nodiscard]] virtual const Tensor* resident(size_t /*index*/) const { return nullptr; }
 };
 
 /// The tensors of a source by name. Throws FormatError for a name that appears twice.
