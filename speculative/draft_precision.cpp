@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <ranges>
 #include <span>
 #include <type_traits>
 
@@ -107,8 +108,16 @@ void check_columns(const PlannedTensor& tensor, std::optional<WeightFormat> form
                                             .got = tensor.shape.to_string()});
 }
 
-const PlannedTensor& planned_lm_head(const WeightPlan& plan) {
-  return planned(plan, plan.tied_lm_head ? plan.target.embed_tokens : plan.target.lm_head.weight);
+/// The LM head as it is planned, or as it is where the plan only views it.
+PlannedTensor stored_lm_head(const WeightPlan& plan) {
+  const LinearWeight& there = plan.target.lm_head;
+  if (!there.weight) return planned(plan, plan.tied_lm_head ? plan.target.embed_tokens : there.weight);
+  PlannedTensor stored;
+  stored.name = "lm_head";
+  stored.dtype = there.weight.dtype();
+  stored.shape = there.weight.shape();
+  stored.format = there.format;
+  return stored;
 }
 
 /// Whether the device makes FP8 blocks of such a matrix and drafts with them.
@@ -126,7 +135,7 @@ Availability runs_fp8_lm_head(const GpuBackend& backend, const PlannedTensor& lm
 }
 
 void choose_lm_head(const GpuBackend& backend, const WeightPlan& plan, const DraftLmHead& wanted, DraftFormats& formats) {
-  const PlannedTensor& stored = planned_lm_head(plan);
+  const PlannedTensor stored = stored_lm_head(plan);
   if (wanted.choice == DraftLmHead::Choice::kCheckpoint) return;
   if (wanted.choice == DraftLmHead::Choice::kCopy) {
     backend.capabilities().require_storable(wanted.format, "the LM head for drafts", "draft precision");
@@ -169,6 +178,11 @@ Buffer column_weights(GpuBackend& backend, Stream& stream, const std::vector<Ten
   return buffer;
 }
 
+bool is_every_token(std::span<const int32_t> vocab, int64_t vocab_size) {
+  return std::ssize(vocab) == vocab_size &&
+         std::ranges::equal(vocab, std::views::iota(int32_t{0}, static_cast<int32_t>(vocab_size)));
+}
+
 /// The first tokens need no map: row n is token n.
 void add_token_map(GpuBackend& backend, Stream& stream, std::span<const int32_t> vocab, DraftHead& head) {
   if (vocab.back() == std::ssize(vocab) - 1) return;
@@ -179,12 +193,12 @@ void add_token_map(GpuBackend& backend, Stream& stream, std::span<const int32_t>
   head.buffers.push_back(std::move(memory));
 }
 
-/// Converts what `formats` says; `release` is given each original that is no longer needed.
+/// Converts what `formats` says; `release` is given each original that the head no longer needs.
 template <class Release>
-DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats,
+DraftHead convert(GpuBackend& backend, Stream& stream, const DrafterWeights& loaded, const DraftFormats& formats,
                   std::span<const int32_t> vocab, const Release& release) {
-  if (!model.mtp) throw Error(ErrorCode::kInvalidArgument, "there is no draft head to convert: " + model.mtp_absent_reason);
-  DraftHead head{.weights = *model.mtp, .lm_head = model.target.lm_head, .buffers = {}};
+  DraftHead head{
+      .weights = loaded.mtp, .embed_tokens = loaded.shared.embed_tokens, .lm_head = loaded.shared.lm_head, .buffers = {}};
   const auto replace = [&](LinearWeight& weight, WeightFormat format, int64_t row_groups, const std::vector<Tensor>& norms) {
     const int64_t columns = weight.in_features();
     Buffer memory;
@@ -203,7 +217,7 @@ DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model,
   }
   const WeightFormat lm_head_format = formats.lm_head.value_or(head.lm_head.format);
   ConvertedWeight rows;
-  if (!vocab.empty() && std::ssize(vocab) < head.lm_head.out_features()) {
+  if (!vocab.empty() && !is_every_token(vocab, head.lm_head.out_features())) {
     rows = copy_rows(backend, stream, head.lm_head, vocab);
     head.lm_head = rows.weight;
     add_token_map(backend, stream, vocab, head);
@@ -213,7 +227,15 @@ DraftHead convert(GpuBackend& backend, Stream& stream, const LoadedModel& model,
   } else if (rows.memory) {
     head.buffers.push_back(std::move(rows.memory));
   }
+  const LinearWeight& lm_head = loaded.shared.lm_head;
+  const bool is_tied = lm_head.weight.address() == head.embed_tokens.address();
+  if (head.lm_head.weight.address() != lm_head.weight.address() && !is_tied) release(lm_head);
   return head;
+}
+
+/// Frees the buffers that an original lies in; returns whether there are any.
+bool release_from(std::vector<Buffer>& buffers, const LinearWeight& original) {
+  return std::erase_if(buffers, [&original](const Buffer& buffer) { return points_into(original, buffer); }) > 0;
 }
 
 }  // namespace
@@ -266,20 +288,27 @@ DraftFormats choose_draft_formats(const GpuBackend& backend, const WeightPlan& p
   return formats;
 }
 
-DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model, const DraftFormats& formats,
+DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const DrafterWeights& loaded, const DraftFormats& formats,
                           std::span<const int32_t> vocab) {
-  return convert(backend, stream, model, formats, vocab, [](const LinearWeight&) {});
+  return convert(backend, stream, loaded, formats, vocab, [](const LinearWeight&) {});
 }
 
 DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats,
                              std::span<const int32_t> vocab) {
   const auto release = [&model](const LinearWeight& original) {
-    const auto released = [&original](const Buffer& buffer) { return points_into(original, buffer); };
-    model.weight_bytes -= std::erase_if(model.draft_buffers, released) > 0 ? original.bytes() : 0;
+    model.weight_bytes -= release_from(model.draft_buffers, original) ? original.bytes() : 0;
   };
-  DraftHead head = convert(backend, stream, model, formats, vocab, release);
+  DraftHead head = convert(backend, stream, model.drafter(), formats, vocab, release);
   model.mtp = head.weights;
   for (const Buffer& buffer : head.buffers) model.weight_bytes += buffer.bytes();
+  return head;
+}
+
+DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedDrafter& drafter, const DraftFormats& formats,
+                             std::span<const int32_t> vocab) {
+  const auto release = [&drafter](const LinearWeight& original) { release_from(drafter.buffers, original); };
+  DraftHead head = convert(backend, stream, drafter.weights, formats, vocab, release);
+  drafter.weights = {.mtp = head.weights, .shared = {.embed_tokens = head.embed_tokens, .lm_head = head.lm_head}};
   return head;
 }
 
@@ -296,9 +325,9 @@ std::vector<StoredFormats> stored_formats(const DraftHead& head) {
   return parts;
 }
 
-uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model, int64_t num_rows) {
-  const auto experts = static_cast<double>(std::max<int64_t>(model.config.num_experts, 1));
-  const double active = static_cast<double>(model.config.num_experts_per_tok) / experts;
+uint64_t draft_step_bytes(const DraftHead& head, const ModelConfig& config, int64_t num_rows) {
+  const auto experts = static_cast<double>(std::max<int64_t>(config.num_experts, 1));
+  const double active = static_cast<double>(config.num_experts_per_tok) / experts;
   const double hit = num_rows == 1 ? active : 1.0 - std::pow(1.0 - active, static_cast<double>(num_rows));
   uint64_t bytes = head.lm_head.bytes();
   for (const auto& linear : head_linears(head.weights)) {
@@ -312,8 +341,8 @@ uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model, int64
         &layer.post_attention_layernorm, &layer.self_attn->q_norm, &layer.self_attn->k_norm, &head.weights.norm}) {
     bytes += norm->bytes();
   }
-  const bool is_tied = head.lm_head.weight.address() == model.target.embed_tokens.address();
-  return is_tied ? bytes : bytes + static_cast<uint64_t>(num_rows) * model.target.embed_tokens.rows(0, 1).bytes();
+  const bool is_tied = head.lm_head.weight.address() == head.embed_tokens.address();
+  return is_tied ? bytes : bytes + static_cast<uint64_t>(num_rows) * head.embed_tokens.rows(0, 1).bytes();
 }
 
 }  // namespace foretoken

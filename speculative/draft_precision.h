@@ -12,6 +12,7 @@
 
 #include "backends/backend.h"
 #include "core/linear_weight.h"
+#include "models/drafter_weights.h"
 #include "models/model_weights.h"
 #include "models/weight_map.h"
 
@@ -66,23 +67,27 @@ struct DraftFormats {
 /// 16, with its name.
 [[nodiscard]] DraftFormats choose_draft_formats(const GpuBackend& backend, const WeightPlan& plan, const DraftPrecision& wanted);
 
-/// A head ready to draft. Its views point into `buffers` where something was converted, into the loaded model elsewhere.
+/// A head ready to draft. Its views point into `buffers` where something was converted, to where it was loaded elsewhere.
 struct DraftHead {
   MtpWeights weights;
+  Tensor embed_tokens;
   LinearWeight lm_head;
   Tensor token_map{};  // [rows of lm_head] I32, the token of each row; absent: row n is token n
   std::vector<Buffer> buffers;
 };
 
-/// Makes a head in `formats` beside the model's own, which stays. Weights that are in their format already are shared. Its LM
-/// head has the rows of `vocab`, rising token ids; none: of all tokens. `model` must have a head. Throws what convert_weight and
-/// copy_rows throw.
-[[nodiscard]] DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const LoadedModel& model,
+/// Makes a head in `formats` beside the loaded one, which stays. Weights that are in their format already are shared. Its LM
+/// head has the rows of `vocab`, rising token ids; none: of all tokens. Throws what convert_weight and copy_rows throw.
+[[nodiscard]] DraftHead make_draft_head(GpuBackend& backend, Stream& stream, const DrafterWeights& loaded,
                                         const DraftFormats& formats, std::span<const int32_t> vocab = {});
-/// The same in place of the model's own: a weight that lies in `model.draft_buffers` is freed as soon as it is converted, and
-/// `model.mtp` views the new head.
+/// The same in place of the model's own, which must be there: a weight that lies in `model.draft_buffers` is freed as soon as it
+/// is converted, and `model.mtp` views the new head.
 [[nodiscard]] DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedModel& model, const DraftFormats& formats,
                                            std::span<const int32_t> vocab = {});
+/// The same for a drafter without its target: weights that lie in `drafter.buffers` are freed, the LM head too when no row of it
+/// is used any more. `drafter.weights` views the new head.
+[[nodiscard]] DraftHead replace_draft_head(GpuBackend& backend, Stream& stream, LoadedDrafter& drafter,
+                                           const DraftFormats& formats, std::span<const int32_t> vocab = {});
 
 /// The formats that a part of a head is stored in.
 struct StoredFormats {
@@ -93,6 +98,6 @@ struct StoredFormats {
 
 /// Weight bytes that one draft pass of `num_rows` rows reads: of routed experts as many as are hit when each row picks its own at
 /// random, of the embedding a row each, of all else everything.
-[[nodiscard]] uint64_t draft_step_bytes(const DraftHead& head, const LoadedModel& model, int64_t num_rows = 1);
+[[nodiscard]] uint64_t draft_step_bytes(const DraftHead& head, const ModelConfig& config, int64_t num_rows = 1);
 
 }  // namespace foretoken

@@ -14,6 +14,7 @@
 #include "models/weight_map.h"
 #include "speculative/batch_bucket.h"
 #include "speculative/cost_measurement.h"
+#include "speculative/drafter_parts.h"
 
 namespace foretoken {
 namespace {
@@ -200,10 +201,7 @@ void Engine::load_parts(const TargetRunnerOptions& target_options, const Progres
 }
 
 void Engine::add_drafter(Loaded& loaded) const {
-  const LoadedModel& model = loaded.model;
-  if (!model.mtp) {
-    return;
-  }
+  if (!loaded.model.mtp) return;
   const MtpProposerOptions options{.max_seq_len = loaded.runner.options().max_seq_len,
                                    .max_sequences = options_.max_sequences,
                                    .max_drafts = options_.max_speculative_tokens,
@@ -213,11 +211,9 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .rows = options_.draft_rows,
                                    .hidden = options_.draft_hidden,
                                    .chain = options_.draft_chain,
-                                   .token_map = loaded.draft_head.token_map,
                                    .confidence_stop = options_.draft_confidence_stop,
-                                   .sampler = loaded.draft_head.token_map ? nullptr : loaded.runner.sampler()};
-  loaded.proposer = std::make_unique<MtpProposer>(*backend_, model.config, loaded.draft_head.weights, model.target.embed_tokens,
-                                                  loaded.draft_head.lm_head, options, loaded.round);
+                                   .sampler = loaded.runner.sampler()};
+  loaded.proposer = make_proposer(*backend_, config_, loaded.draft_head, options, loaded.round);
 }
 
 GenerationParts Engine::parts_of(Loaded& loaded) const {
@@ -279,9 +275,7 @@ void Engine::note_fallbacks(const Loaded& loaded) {
     notes_.push_back("the target picks tokens from logits that it writes: " + fused.reason());
   }
   if (!loaded.proposer) return;
-  if (const Availability& fused = loaded.proposer->head().fused_draft(); !fused) {
-    notes_.push_back("the head picks drafts from logits that it writes, without log-probabilities: " + fused.reason());
-  }
+  if (std::string note = fallback_note(*loaded.proposer); !note.empty()) notes_.push_back(std::move(note));
 }
 
 Engine::Loaded& Engine::loaded() const {

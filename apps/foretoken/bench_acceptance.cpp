@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "models/weight_map.h"
 #include "speculative/acceptance.h"
+#include "speculative/drafter_parts.h"
 
 namespace foretoken::cli {
 namespace {
@@ -96,17 +97,15 @@ void measure(Engine& engine, const Prompts& prompts, const MeasuredText& wanted,
   std::vector<MeasuredProposer> measured;
   const LoadedModel& model = engine.model();
   for (Combination& combination : report.combinations) {
-    heads.push_back(make_draft_head(engine.backend(), engine.stream(), model, combination.formats, engine.draft_vocab()));
+    heads.push_back(
+        make_draft_head(engine.backend(), engine.stream(), model.drafter(), combination.formats, engine.draft_vocab()));
     const DraftHead& head = heads.back();
-    MtpProposerOptions proposer_options = engine.proposer()->options();
-    proposer_options.token_map = head.token_map;
     rounds.push_back(std::make_unique<MetadataBuffer>());
-    proposers.push_back(std::make_unique<MtpProposer>(engine.backend(), model.config, head.weights, model.target.embed_tokens,
-                                                      head.lm_head, proposer_options, *rounds.back()));
+    proposers.push_back(make_proposer(engine.backend(), model.config, head, engine.proposer()->options(), *rounds.back()));
     rounds.back()->allocate(engine.backend());
     measured.push_back({.proposer = proposers.back().get()});
     combination.report = draft_report(combination.precision, head);
-    combination.step_bytes = draft_step_bytes(head, model);
+    combination.step_bytes = draft_step_bytes(head, model.config);
   }
   for (const std::vector<int32_t>& prompt : prompts) {
     const auto text = measure_prefix_acceptance(engine.stream(), engine.runner(), measured, prompt, wanted);

@@ -56,7 +56,7 @@ class StepBytes {
       : config_(engine.config()), report_(memory_report(engine.source(), config_)) {
     const auto tokens = static_cast<uint64_t>(mean_context);
     target_ = tokens * target_kv_bytes_per_token(config_, engine.kv_dtype()) + 2 * recurrent_state_bytes(config_);
-    draft_ = engine.can_speculate() ? draft_step_bytes(*engine.draft_head(), engine.model()) : 0;
+    draft_ = engine.can_speculate() ? draft_step_bytes(*engine.draft_head(), engine.config()) : 0;
     draft_ += tokens * draft_kv_bytes_per_token(config_, engine.draft_kv_dtype());
   }
 

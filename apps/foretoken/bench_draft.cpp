@@ -133,7 +133,7 @@ uint64_t DraftBench::bytes_of(int64_t drafts) const {
   const auto passes = static_cast<uint64_t>(drafts);
   const uint64_t attended = passes * static_cast<uint64_t>(wanted_.context_tokens) + passes * (passes + 1) / 2;
   const auto rows = static_cast<int64_t>(sequences_.size());
-  return passes * draft_step_bytes(*engine_.draft_head(), engine_.model(), rows) +
+  return passes * draft_step_bytes(*engine_.draft_head(), engine_.config(), rows) +
          static_cast<uint64_t>(rows) * attended * draft_kv_bytes_per_token(engine_.config(), engine_.draft_kv_dtype());
 }
 

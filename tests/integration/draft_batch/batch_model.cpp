@@ -19,7 +19,7 @@ BatchModel::BatchModel(GpuBackend& backend, const std::string& checkpoint, const
     : backend_(backend),
       loaded_(load_model(backend, Checkpoint(data_path(checkpoint)), load_model_config(data_path(checkpoint)))),
       stream_(backend.create_stream()),
-      head_(make_draft_head(backend, *stream_, loaded_, formats)) {
+      head_(make_draft_head(backend, *stream_, loaded_.drafter(), formats)) {
   const Shape shape{kHiddenRows, loaded_.config.hidden_size};
   hidden_memory_ = backend.allocate(dtype_bytes(DType::kF32, static_cast<size_t>(shape.num_elements())));
   hidden_ = hidden_memory_.tensor(DType::kF32, shape);

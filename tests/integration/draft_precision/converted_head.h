@@ -13,7 +13,7 @@ class ConvertedHead {
   /// `vocab`: rising ids of the tokens that drafts can be; none: all.
   ConvertedHead(TestModel& model, const DraftFormats& formats, const TestModelOptions& options = {},
                 std::span<const int32_t> vocab = {})
-      : head_(make_draft_head(model.backend(), model.stream(), model.loaded(), formats, vocab)),
+      : head_(make_draft_head(model.backend(), model.stream(), model.loaded().drafter(), formats, vocab)),
         proposer_(model.backend(), model.config(), head_.weights, model.loaded().target.embed_tokens, head_.lm_head,
                   {.max_seq_len = options.max_seq_len,
                    .max_drafts = options.max_drafts,

@@ -76,7 +76,7 @@ class ConvertedHeadTest : public ::testing::TestWithParam<std::string> {
 TEST_P(ConvertedHeadTest, ConvertsWhatWasAskedForAndNothingElse) {
   const LoadedModel model = load();
   const auto formats_of = [&](const DraftFormats& formats) {
-    return stored(make_draft_head(*backend_, *stream_, model, formats));
+    return stored(make_draft_head(*backend_, *stream_, model.drafter(), formats));
   };
   EXPECT_EQ(formats_of({}), expected({}));
   EXPECT_EQ(formats_of({.linears = kBlock}),
@@ -85,7 +85,7 @@ TEST_P(ConvertedHeadTest, ConvertsWhatWasAskedForAndNothingElse) {
   EXPECT_EQ(formats_of({.experts = WeightFormat::kNvfp4}), expected({{"experts", "nvfp4"}}));
   EXPECT_EQ(formats_of({.lm_head = kBlock}), expected({{"lm_head", "fp8-block"}}));
 
-  const DraftHead head = make_draft_head(*backend_, *stream_, model, {.linears = kBlock, .fc = kBlock, .experts = kBlock});
+  const DraftHead head = make_draft_head(*backend_, *stream_, model.drafter(), {.linears = kBlock, .fc = kBlock, .experts = kBlock});
   EXPECT_EQ(head.lm_head.weight.address(), model.target.lm_head.weight.address());
   EXPECT_EQ(head.weights.norm.address(), model.mtp->norm.address());
   EXPECT_EQ(head.weights.layer.self_attn->q_norm.address(), model.mtp->layer.self_attn->q_norm.address());
@@ -101,7 +101,7 @@ TEST_P(ConvertedHeadTest, ScalesOfNvfp4CopiesFollowTheNormsInFront) {
   const LoadedModel model = load();
   DraftFormats formats = all_in(WeightFormat::kNvfp4);
   formats.fc = WeightFormat::kNvfp4;
-  const DraftHead head = make_draft_head(*backend_, *stream_, model, formats);
+  const DraftHead head = make_draft_head(*backend_, *stream_, model.drafter(), formats);
   const auto expect_copy = [&](const LinearWeight& copy, const LinearWeight& original, const std::vector<Tensor>& norms) {
     std::vector<float> values;
     for (const Tensor& norm : norms) {
@@ -136,7 +136,7 @@ TEST_P(ConvertedHeadTest, ScalesOfNvfp4CopiesFollowTheNormsInFront) {
 
 TEST_P(ConvertedHeadTest, AWeightInItsFormatAlreadyIsShared) {
   const LoadedModel model = load();
-  const DraftHead head = make_draft_head(*backend_, *stream_, model, all_in(WeightFormat::kBF16));
+  const DraftHead head = make_draft_head(*backend_, *stream_, model.drafter(), all_in(WeightFormat::kBF16));
   EXPECT_TRUE(head.buffers.empty());
   EXPECT_EQ(head.weights.layer.self_attn->q_proj.weight.address(), model.mtp->layer.self_attn->q_proj.weight.address());
 }
@@ -144,13 +144,13 @@ TEST_P(ConvertedHeadTest, AWeightInItsFormatAlreadyIsShared) {
 /// A head that is quantised already becomes another format by way of its dequantised values.
 TEST_P(ConvertedHeadTest, QuantisedHeadsAreConvertedToo) {
   LoadedModel model = load();
-  const DraftHead fp8 = make_draft_head(*backend_, *stream_, model, all_in(kBlock));
+  const DraftHead fp8 = make_draft_head(*backend_, *stream_, model.drafter(), all_in(kBlock));
   model.mtp = fp8.weights;
-  const DraftHead same = make_draft_head(*backend_, *stream_, model, {.linears = kBlock, .experts = kBlock});
+  const DraftHead same = make_draft_head(*backend_, *stream_, model.drafter(), {.linears = kBlock, .experts = kBlock});
   EXPECT_TRUE(same.buffers.empty());
-  const DraftHead nvfp4 = make_draft_head(*backend_, *stream_, model, all_in(WeightFormat::kNvfp4));
+  const DraftHead nvfp4 = make_draft_head(*backend_, *stream_, model.drafter(), all_in(WeightFormat::kNvfp4));
   EXPECT_EQ(stored(nvfp4)["self_attn"], "nvfp4");
-  const DraftHead back = make_draft_head(*backend_, *stream_, model, all_in(WeightFormat::kBF16));
+  const DraftHead back = make_draft_head(*backend_, *stream_, model.drafter(), all_in(WeightFormat::kBF16));
   EXPECT_EQ(stored(back)["self_attn"], "bf16");
 }
 
@@ -175,12 +175,12 @@ TEST_P(ConvertedHeadTest, OriginalsDoNotStayInMemory) {
 TEST_P(ConvertedHeadTest, BytesOfADraftAreThoseOfTheWeightsThatItReads) {
   const LoadedModel model = load();
   const Checkpoint source(data_path(GetParam()));
-  const DraftHead whole = make_draft_head(*backend_, *stream_, model, {});
-  EXPECT_EQ(draft_step_bytes(whole, model), memory_report(source, model.config).draft_step_bytes);
-  const DraftHead narrow = make_draft_head(*backend_, *stream_, model, {.lm_head = kBlock});
+  const DraftHead whole = make_draft_head(*backend_, *stream_, model.drafter(), {});
+  EXPECT_EQ(draft_step_bytes(whole, model.config), memory_report(source, model.config).draft_step_bytes);
+  const DraftHead narrow = make_draft_head(*backend_, *stream_, model.drafter(), {.lm_head = kBlock});
   const uint64_t row = model.target.embed_tokens.rows(0, 1).bytes();
-  const uint64_t expected = draft_step_bytes(whole, model) - whole.lm_head.bytes() + narrow.lm_head.bytes();
-  EXPECT_EQ(draft_step_bytes(narrow, model), model.config.tie_word_embeddings ? expected + row : expected);
+  const uint64_t expected = draft_step_bytes(whole, model.config) - whole.lm_head.bytes() + narrow.lm_head.bytes();
+  EXPECT_EQ(draft_step_bytes(narrow, model.config), model.config.tie_word_embeddings ? expected + row : expected);
 }
 
 TEST_P(ConvertedHeadTest, TheEngineDraftsInThePrecisionThatItIsAskedFor) {

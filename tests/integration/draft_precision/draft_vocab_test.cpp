@@ -135,7 +135,7 @@ TEST_P(DraftVocabTest, SampledDraftsNeedAllTokens) {
   Sampler sampler(*backend_, round, {.vocab_size = model_.config().vocab_size, .max_drafts = 3});
   const LoadedModel& loaded = model_.loaded();
   const auto make = [&](const std::vector<int32_t>& vocab) {
-    const DraftHead head = make_draft_head(*backend_, model_.stream(), loaded, {}, vocab);
+    const DraftHead head = make_draft_head(*backend_, model_.stream(), loaded.drafter(), {}, vocab);
     const MtpProposer made(
         *backend_, loaded.config, head.weights, loaded.target.embed_tokens, head.lm_head,
         {.max_seq_len = 64, .max_drafts = 3, .max_append_rows = 16, .token_map = head.token_map, .sampler = &sampler}, round);

@@ -26,7 +26,7 @@ DraftFormats choose(const GpuBackend& backend, const DraftPrecision& wanted) {
 /// Text and rounds at depth 4 with a head in `formats`.
 GenerationResult generate(GpuBackend& backend, const DraftFormats& formats) {
   TestModel model(backend, "tiny-dense");
-  const DraftHead head = make_draft_head(backend, model.stream(), model.loaded(), formats);
+  const DraftHead head = make_draft_head(backend, model.stream(), model.loaded().drafter(), formats);
   MetadataBuffer round;
   MtpProposer proposer(backend, model.config(), head.weights, model.loaded().target.embed_tokens, head.lm_head,
                        {.max_seq_len = 512, .cache_dtype = DType::kF32}, round);

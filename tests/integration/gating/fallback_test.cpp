@@ -42,7 +42,7 @@ TEST_P(FallbackTest, ATokenMapNeedsAFusedLmHead) {
   TestModel model(*backend, GetParam());
   const LoadedModel& loaded = model.loaded();
   const auto head_of = [&](std::span<const int32_t> vocab) {
-    const DraftHead head = make_draft_head(*backend, model.stream(), loaded, {}, vocab);
+    const DraftHead head = make_draft_head(*backend, model.stream(), loaded.drafter(), {}, vocab);
     const MtpHead made(*backend, loaded.config, head.weights, loaded.target.embed_tokens, head.lm_head,
                        {.max_seq_len = 64, .token_map = head.token_map});
   };
