@@ -48,11 +48,12 @@ void Commands::begin(VkCommandBufferUsageFlags usage) {
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
   info.flags = usage;
   check(vkBeginCommandBuffer(buffer_, &info), "vkBeginCommandBuffer");
-  barrier(buffer_, kWork, kWrites, kWork, kReads | kWrites);
+  barrier(buffer_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT, kWork, kReads | kWrites);
 }
 
 void Commands::end() {
-  barrier(buffer_, kWork, kWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  barrier(buffer_, kWork, kWrites, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+          VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
   check(vkEndCommandBuffer(buffer_), "vkEndCommandBuffer");
 }
 
@@ -75,18 +76,18 @@ void Commands::launch(const VulkanKernelCode& code, const PipelineFactory& pipel
 void Commands::copy(const BufferView& source, const BufferView& destination) {
   const std::array accesses{Access{.view = source, .mode = AccessMode::kRead},
                             Access{.view = destination, .mode = AccessMode::kWrite}};
-  const VkBuffer from = buffer_of(source, "copy: source");
-  const VkBuffer to = buffer_of(destination, "copy: destination");
+  const BufferPlace from = place_of(source, "copy: source");
+  const BufferPlace to = place_of(destination, "copy: destination");
   wait_for_hazards(accesses);
-  const VkBufferCopy region{.srcOffset = source.offset, .dstOffset = destination.offset, .size = source.bytes};
-  vkCmdCopyBuffer(buffer_, from, to, 1, &region);
+  const VkBufferCopy region{.srcOffset = from.offset, .dstOffset = to.offset, .size = source.bytes};
+  vkCmdCopyBuffer(buffer_, from.buffer, to.buffer, 1, &region);
 }
 
 void Commands::fill(const BufferView& destination, uint32_t pattern) {
   const std::array accesses{Access{.view = destination, .mode = AccessMode::kWrite}};
-  const VkBuffer buffer = buffer_of(destination, "fill: destination");
+  const BufferPlace place = place_of(destination, "fill: destination");
   wait_for_hazards(accesses);
-  vkCmdFillBuffer(buffer_, buffer, destination.offset, destination.bytes, pattern);
+  vkCmdFillBuffer(buffer_, place.buffer, place.offset, destination.bytes, pattern);
 }
 
 void Commands::copy_staged(VkBuffer source, VkBuffer destination, const VkBufferCopy& region) {

@@ -34,9 +34,9 @@ class Commands {
   Commands(const Device& device, VkCommandPool pool);
 
   [[nodiscard]] VkCommandBuffer get() const { return buffer_; }
-  /// Empties it. Everything that was submitted before comes first.
+  /// Empties it. Everything that was submitted to the queue before comes first, whoever did.
   void begin(VkCommandBufferUsageFlags usage);
-  /// After it the host sees what was written.
+  /// After it the host sees what was written, and so does whatever is submitted to the queue later.
   void end();
 
   void launch(const VulkanKernelCode& code, const PipelineFactory& pipelines, Grid grid, std::span<const std::byte> params,

@@ -23,6 +23,11 @@ Buffer VulkanBackend::allocate(size_t bytes, MemoryKind kind) {
   return Buffer(std::make_unique<VulkanBuffer>(device_, bytes, kind, allocated_bytes_));
 }
 
+Buffer VulkanBackend::adopt_memory(const NativeMemory& memory) {
+  VulkanCommandList::refuse_while_recording("adopting memory");
+  return Buffer(std::make_unique<VulkanBuffer>(device_, memory));
+}
+
 std::unique_ptr<Stream> VulkanBackend::create_stream() {
   VulkanCommandList::refuse_while_recording("creating a stream");
   return std::make_unique<VulkanStream>(context_, synchronous_);

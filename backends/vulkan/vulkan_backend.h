@@ -21,6 +21,7 @@ class VulkanBackend final : public GpuBackend {
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;
+  [[nodiscard]] Buffer adopt_memory(const NativeMemory& memory) override;
   [[nodiscard]] size_t allocated_bytes() const override { return allocated_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
   [[nodiscard]] std::unique_ptr<Event> create_event() override;

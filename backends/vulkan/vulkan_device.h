@@ -42,6 +42,9 @@ class Device {
   mutable std::mutex queue_mutex_;
 };
 
+/// Where shaders find a buffer that was made for that.
+[[nodiscard]] DeviceAddress device_address(const Device& device, VkBuffer buffer);
+
 /// One allocation with the buffer that covers it, mapped where the host reaches it.
 class Memory {
  public:

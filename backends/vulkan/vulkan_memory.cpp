@@ -41,6 +41,13 @@ uint32_t choose_type(const Device& device, uint32_t allowed, MemoryKind kind) {
 
 }  // namespace
 
+DeviceAddress device_address(const Device& device, VkBuffer buffer) {
+  VkBufferDeviceAddressInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  info.buffer = buffer;
+  return vkGetBufferDeviceAddress(device.get(), &info);
+}
+
 Memory::Memory(const Device& device, size_t bytes, MemoryKind kind) {
   const auto allocated = [&](VkResult result, const char* call) {
     if (result == VK_SUCCESS) return;
@@ -77,10 +84,7 @@ Memory::Memory(const Device& device, size_t bytes, MemoryKind kind) {
   memory_ = {device.get(), memory};
   allocated(vkBindBufferMemory(device.get(), buffer, memory, 0), "vkBindBufferMemory");
 
-  VkBufferDeviceAddressInfo address{};
-  address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  address.buffer = buffer;
-  address_ = vkGetBufferDeviceAddress(device.get(), &address);
+  address_ = device_address(device, buffer);
   if (kind == MemoryKind::kHostVisible) {
     void* data = nullptr;
     check(vkMapMemory(device.get(), memory, 0, VK_WHOLE_SIZE, 0, &data), "vkMapMemory");

@@ -65,7 +65,7 @@ void VulkanStream::upload(std::span<const std::byte> source, const BufferView& d
   check_view(destination, "upload: destination");
   check_equal_sizes(source.size(), destination.bytes, "upload");
   if (source.empty()) return;
-  const VkBuffer buffer = buffer_of(destination, "upload: destination");
+  const BufferPlace place = place_of(destination, "upload: destination");
   for (size_t done = 0; done < source.size();) {
     if (used_ == kStagedBytes) {
       half_ = 1 - half_;
@@ -75,7 +75,7 @@ void VulkanStream::upload(std::span<const std::byte> source, const BufferView& d
     Memory& memory = used_ == 0 ? free_memory(half) : *half.memory;
     const size_t bytes = std::min(source.size() - done, kStagedBytes - used_);
     std::memcpy(memory.host_data() + used_, source.data() + done, bytes);
-    begin().copy_staged(memory.buffer(), buffer, {.srcOffset = used_, .dstOffset = destination.offset + done, .size = bytes});
+    begin().copy_staged(memory.buffer(), place.buffer, {.srcOffset = used_, .dstOffset = place.offset + done, .size = bytes});
     submit_begun("upload");
     half.value = submitted_;
     done += bytes;
@@ -88,11 +88,11 @@ void VulkanStream::download(const BufferView& source, std::span<std::byte> desti
   check_view(source, "download: source");
   check_equal_sizes(source.bytes, destination.size(), "download");
   if (!destination.empty()) {
-    const VkBuffer buffer = buffer_of(source, "download: source");
+    const BufferPlace place = place_of(source, "download: source");
     Memory& memory = free_memory(download_);
     for (size_t done = 0; done < destination.size();) {
       const size_t bytes = std::min(destination.size() - done, kStagedBytes);
-      begin().copy_staged(buffer, memory.buffer(), {.srcOffset = source.offset + done, .dstOffset = 0, .size = bytes});
+      begin().copy_staged(place.buffer, memory.buffer(), {.srcOffset = place.offset + done, .dstOffset = 0, .size = bytes});
       submit_begun("download");
       wait_for_all();
       std::memcpy(destination.data() + done, memory.host_data(), bytes);
