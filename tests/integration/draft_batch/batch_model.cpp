@@ -39,9 +39,8 @@ std::vector<std::byte> BatchModel::read(const Tensor& tensor) {
   return bytes;
 }
 
-BatchDrafter::BatchDrafter(BatchModel& model, MtpProposerOptions options) : model_(model) {
-  proposer_ = std::make_unique<MtpProposer>(model.backend(), model.loaded().config, model.head().weights,
-                                            model.loaded().target.embed_tokens, model.head().lm_head, options, round_);
+BatchDrafter::BatchDrafter(BatchModel& model, const DraftHead& head, const MtpProposerOptions& options) : model_(model) {
+  proposer_ = make_proposer(model.backend(), model.loaded().config, head, options, round_);
   round_.allocate(model.backend());
 }
 

@@ -10,8 +10,7 @@
 
 #include "backends/backend.h"
 #include "models/model_weights.h"
-#include "speculative/draft_precision.h"
-#include "speculative/mtp_proposer.h"
+#include "speculative/drafter_parts.h"
 
 namespace foretoken::test {
 
@@ -45,7 +44,9 @@ class BatchModel {
 /// A proposer with the round's metadata to itself.
 class BatchDrafter {
  public:
-  BatchDrafter(BatchModel& model, MtpProposerOptions options);
+  BatchDrafter(BatchModel& model, const MtpProposerOptions& options) : BatchDrafter(model, model.head(), options) {}
+  /// With another head of the same shapes, over the model's hidden states.
+  BatchDrafter(BatchModel& model, const DraftHead& head, const MtpProposerOptions& options);
 
   [[nodiscard]] MtpProposer& proposer() { return *proposer_; }
 
