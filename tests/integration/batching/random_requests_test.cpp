@@ -169,6 +169,26 @@ TEST_P(RandomRequestsTest, RequestsThatOutgrowTheCacheTakeTurns) {
   expect_solo_texts(requests, results);
 }
 
+/// Everything that requests may meet at once, in few steps.
+TEST_P(RandomRequestsTest, AShortMixGivesTheTextsOfTheRequestsAlone) {
+  TestModelOptions tight = options(16);
+  tight.overcommit = true;
+  tight.num_kv_blocks = 36;
+  tight.prefix_cache =
+      PrefixCacheOptions{.snapshot_bytes = 1U << 20, .prefill_chunk = 16, .snapshot_spacing = 16, .row_invariant_prefill = true};
+  TestModel model(*backend_, GetParam(), tight);
+  const Mix mix{.max_prompt = 24, .max_tokens = 9, .last_join = 12, .seed = 64, .preempts_every = 1};
+  const std::vector<RandomRequest> requests = draw(mix);
+  const std::vector<GenerationResult> results = run(model, requests, mix);
+  EXPECT_EQ(model.generator().statistics().max_active, 16);
+  EXPECT_GT(model.generator().statistics().num_preemptions, 1);
+  EXPECT_EQ(model.runner().states().num_free(), 16);
+  EXPECT_GT(std::ranges::count(results, FinishReason::kCancelled, &GenerationResult::finish_reason), 0);
+  EXPECT_GT(std::ranges::count_if(results, [](const auto& result) { return result.speculation.accepted() > 0; }), 0);
+  EXPECT_GT(std::ranges::count_if(results, [](const auto& result) { return result.num_cached_tokens > 0; }), 0);
+  expect_solo_texts(requests, results);
+}
+
 // Field report 16: an engine whose state went wrong after hours.
 /// Memory that is never given back, or a slot that keeps something of its last request, would show.
 TEST_P(RandomRequestsTest, TwoThousandRequestsLeaveNothingBehind) {

@@ -1,0 +1,74 @@
+// Real shapes (head_dim 256, 248320 ids) with random weights, cut to 4 layers, on the device that FORETOKEN_TEST_BACKEND selects:
+// a short context gives what the CPU gives, and speculation changes no bit.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "tests/integration/generation/test_model.h"
+
+namespace foretoken::test {
+namespace {
+
+constexpr const char* kCut = "synth:qwen3.5-0.8b:layers=4";
+constexpr int64_t kContext = 20;
+constexpr int64_t kRows = 4;
+constexpr double kTolerance = 1e-3;  // of a row's largest value, as for the golden values
+
+std::vector<int32_t> random_ids(int64_t count, int64_t vocab_size, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size));
+  return ids;
+}
+
+/// Rows of a verify step after a prompt, the same ids on every device.
+struct Step {
+  std::vector<float> hidden;
+  std::vector<float> logits;
+};
+
+Step verify_step(TestModel& model) {
+  const int64_t vocab_size = model.config().vocab_size;
+  TargetRunner& runner = model.runner();
+  TargetSequence sequence = runner.create_sequence(kContext + kRows);
+  runner.prefill(sequence, random_ids(kContext, vocab_size, 7), nullptr);
+  const Buffer memory = model.backend().allocate(dtype_bytes(DType::kI32, kRows));
+  const Tensor block = memory.tensor(DType::kI32, {kRows});
+  const std::vector<int32_t> fed = random_ids(kRows, vocab_size, 8);
+  model.stream().upload(std::as_bytes(std::span(fed)), block.view());
+  runner.verify(sequence, block);
+  static_cast<void>(runner.finish());
+  return {.hidden = model.read(runner.model().hidden().rows(0, kRows)), .logits = model.read(runner.logits().rows(0, kRows))};
+}
+
+TestModelOptions options() { return {.max_seq_len = 64, .max_drafts = 3, .self_check = true}; }
+
+TEST(SynthDevice, AVerifyStepGivesWhatTheCpuGivesAndDraftsChangeNoBit) {
+  if (std::getenv("FORETOKEN_TEST_BACKEND") == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND names no other device";
+  const auto backend = open_test_device();
+  TestModel model(*backend, kCut, options());
+  ASSERT_EQ(model.config().vocab_size, 248320);
+  ASSERT_EQ(model.config().head_dim, 256);
+  const Step step = verify_step(model);
+  {
+    const auto cpu = open_cpu();
+    TestModel reference(*cpu, kCut, options());
+    const Step expected = verify_step(reference);
+    EXPECT_LT(relative_error(step.hidden, expected.hidden, model.config().hidden_size), kTolerance);
+    EXPECT_LT(relative_error(step.logits, expected.logits, model.config().vocab_size), kTolerance);
+  }
+
+  const std::vector<int32_t> prompt = random_ids(kContext, model.config().vocab_size, 9);
+  GenerationOptions plainly{.max_tokens = 9, .num_speculative_tokens = 0};
+  const std::vector<int32_t> plain = model.generator().generate(prompt, plainly).output_token_ids;
+  GenerationOptions drafted{.max_tokens = 9, .depth_pattern = {3, 3, 0, 2}};
+  drafted.forced = {.pattern = {2, 0, 1}, .continuation = plain};
+  const GenerationResult result = model.generator().generate(prompt, drafted);
+  EXPECT_EQ(result.output_token_ids, plain);
+  EXPECT_GE(result.self_check.rows_checked, 8);
+  EXPECT_EQ(result.self_check.rows_different, 0);
+}
+
+}  // namespace
+}  // namespace foretoken::test
