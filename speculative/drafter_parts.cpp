@@ -51,7 +51,7 @@ DrafterParts load_drafter_parts(GpuBackend& backend, Stream& stream, const Draft
 std::unique_ptr<MtpProposer> make_proposer(GpuBackend& backend, const ModelConfig& config, const DraftHead& head,
                                            MtpProposerOptions options, MetadataBuffer& round) {
   options.token_map = head.token_map;
-  if (head.token_map) options.sampler = nullptr;
+  if (head.lm_head.out_features() != config.vocab_size) options.sampler = nullptr;
   return std::make_unique<MtpProposer>(backend, config, head.weights, head.embed_tokens, head.lm_head, options, round);
 }
 

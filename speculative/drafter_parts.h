@@ -44,8 +44,8 @@ struct DrafterParts {
 [[nodiscard]] DrafterParts load_drafter_parts(GpuBackend& backend, Stream& stream, const DrafterSource& source,
                                               const ModelConfig& config, const DrafterOptions& options = {});
 
-/// A proposer that drafts with `head`, which must outlive it like `round`. The token map of `options` is the head's; with one no
-/// drafts are drawn, so the sampler is left out. Throws what MtpProposer throws.
+/// A proposer that drafts with `head`, which must outlive it like `round`. The token map of `options` is the head's; where drafts
+/// can be some tokens only, none are drawn and the sampler is left out. Throws what MtpProposer throws.
 [[nodiscard]] std::unique_ptr<MtpProposer> make_proposer(GpuBackend& backend, const ModelConfig& config, const DraftHead& head,
                                                          MtpProposerOptions options, MetadataBuffer& round);
 

@@ -259,7 +259,7 @@ void Engine::prepare(Loaded& loaded, int64_t num_sequences, bool is_sampled) con
   loaded.runner.prepare({}, num_sequences, 0, is_sampled);
   if (!loaded.proposer) return;
   const bool is_fixed = options_.depth_policy && options_.depth_policy->kind == DepthPolicySpec::Kind::kFixed;
-  const bool is_drawn = is_sampled && !loaded.draft_head.token_map;
+  const bool is_drawn = is_sampled && loaded.proposer->options().sampler != nullptr;
   const TargetModel& target = loaded.runner.model();
   const Tensor& hidden = options_.draft_hidden == HiddenKind::kPostNorm ? target.hidden() : target.residual();
   const int64_t wanted = options_.depth_policy ? options_.depth_policy->max_drafts : options_.max_speculative_tokens;

@@ -9,6 +9,7 @@
 #include "converted_head.h"
 #include "core/error.h"
 #include "speculative/acceptance.h"
+#include "speculative/engine.h"
 #include "tests/support/golden.h"
 
 namespace foretoken::test {
@@ -142,6 +143,21 @@ TEST_P(DraftVocabTest, SampledDraftsNeedAllTokens) {
   };
   EXPECT_NO_THROW(make({}));
   EXPECT_THROW(make(first(100)), Error);
+}
+
+/// Samples from all tokens while drafts, which are not drawn then, are some of them.
+TEST_P(DraftVocabTest, AnEngineThatSamplesTakesAnyVocabulary) {
+  EngineOptions options;
+  options.model = data_path(GetParam()).string();
+  options.backend = "cpu";
+  options.draft_vocab = "100";
+  options.sampling = SamplerOptions{};
+  Engine engine(std::move(options));
+  const std::vector<int32_t> ids = prompt(3);
+  engine.load(std::ssize(ids), 16);
+  EXPECT_EQ(engine.proposer()->options().sampler, nullptr);
+  const GenerationOptions request{.max_tokens = 16, .num_speculative_tokens = 3, .sampling = {.temperature = 1.0F}};
+  EXPECT_EQ(engine.generator().generate(ids, request).output_token_ids.size(), 16U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DraftVocabTest, ::testing::Values("tiny-dense", "tiny-moe"),
