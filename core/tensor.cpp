@@ -48,6 +48,18 @@ Tensor::Tensor(BufferView view, DType dtype, const Shape& shape)
   view_ = view.slice(0, dtype_bytes(dtype, static_cast<size_t>(shape.num_elements())));
 }
 
+Tensor Tensor::strided(BufferView view, DType dtype, const Shape& shape, int64_t row_stride) {
+  if (shape.rank() == 0 || row_stride < shape.row_elements()) {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "stride between rows of " + shape.to_string(),
+                                              .expected = "at least the elements of a row",
+                                              .got = std::to_string(row_stride)});
+  }
+  Tensor tensor = shape_only(dtype, shape);
+  tensor.row_stride_ = row_stride;
+  tensor.view_ = view.slice(0, dtype_bytes(dtype, static_cast<size_t>(span_elements(shape, row_stride))));
+  return tensor;
+}
+
 Tensor Tensor::shape_only(DType dtype, const Shape& shape) {
   Tensor tensor;
   tensor.dtype_ = dtype;

@@ -66,6 +66,9 @@ class Tensor {
   Tensor() = default;
   /// A contiguous tensor at the start of `view`. Throws InvalidArgument when the view is too small.
   Tensor(BufferView view, DType dtype, const Shape& shape);
+  /// Likewise, with rows that begin `row_stride` elements apart. Throws InvalidArgument for a stride below the elements of a row
+  /// too.
+  [[nodiscard]] static Tensor strided(BufferView view, DType dtype, const Shape& shape, int64_t row_stride);
   /// An absent tensor that has a dtype and a shape: for asking about an operator before its memory exists.
   [[nodiscard]] static Tensor shape_only(DType dtype, const Shape& shape);
 
