@@ -58,11 +58,13 @@ struct Engine::Loaded {
   std::unique_ptr<GenerationEngine> generator;
 };
 
-Engine::Engine(EngineOptions options) : options_(std::move(options)) {
+Engine::Engine(EngineOptions options, EngineDevice device) : options_(std::move(options)), device_(std::move(device)) {
   check_options(options_);
   open_model();
-  backend_ = BackendRegistry::instance().open(options_.backend, {.num_threads = options_.num_threads});
-  stream_ = backend_->create_stream();
+  if (!device_.backend) {
+    device_.backend = BackendRegistry::instance().open(options_.backend, {.num_threads = options_.num_threads});
+  }
+  if (!device_.stream) device_.stream = device_.backend->create_stream();
   choose_activation_dtype();
   choose_prefill_precision();
   decide_speculation();
@@ -84,7 +86,7 @@ void Engine::open_model() {
 }
 
 void Engine::choose_activation_dtype() {
-  const Capabilities& device = backend_->capabilities();
+  const Capabilities& device = device_.backend->capabilities();
   activation_dtype_ = device.activation_dtype(options_.activation_dtype);
   if (options_.activation_dtype || device.activation_dtypes.size() == 1) return;
   notes_.push_back("linear layers read " + std::string(to_string(activation_dtype_)) +
@@ -92,7 +94,7 @@ void Engine::choose_activation_dtype() {
 }
 
 void Engine::choose_prefill_precision() {
-  const Availability& bf16 = backend_->capabilities().bf16_prefill;
+  const Availability& bf16 = device_.backend->capabilities().bf16_prefill;
   prefill_precision_ = options_.prefill_precision.value_or(bf16 ? LinearPrecision::kBF16 : LinearPrecision::kExact);
   if (options_.prefill_precision == LinearPrecision::kBF16 && !bf16) {
     notes_.push_back("prefill with BF16 activations gains nothing on this device: " + bf16.reason());
@@ -115,7 +117,7 @@ void Engine::decide_speculation() {
 }
 
 void Engine::choose_draft_formats(const WeightPlan& plan) {
-  draft_formats_ = foretoken::choose_draft_formats(*backend_, plan, options_.draft_precision);
+  draft_formats_ = foretoken::choose_draft_formats(*device_.backend, plan, options_.draft_precision);
   if (!draft_formats_.lm_head_reason.empty()) notes_.push_back(draft_formats_.lm_head_reason);
   if (draft_vocab_.empty()) return;
   notes_.push_back("drafts are picked from " + std::to_string(draft_vocab_.size()) + " of " + std::to_string(config_.vocab_size) +
@@ -180,23 +182,23 @@ std::string Engine::memory_needed(int64_t max_seq_len) const {
 
 void Engine::load_parts(const TargetRunnerOptions& target_options, const ProgressFn& progress) {
   LoadedModel model =
-      load_model(*backend_, *source_, config_, {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
+      load_model(*device_.backend, *source_, config_, {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
   DraftHead head;
-  if (model.mtp) head = replace_draft_head(*backend_, *stream_, model, draft_formats_, draft_vocab_);
-  auto loaded = std::make_unique<Loaded>(*backend_, *stream_, std::move(model), target_options);
+  if (model.mtp) head = replace_draft_head(*device_.backend, *device_.stream, model, draft_formats_, draft_vocab_);
+  auto loaded = std::make_unique<Loaded>(*device_.backend, *device_.stream, std::move(model), target_options);
   loaded->draft_head = std::move(head);
   add_drafter(*loaded);
   note_fallbacks(*loaded);
-  loaded->round.allocate(*backend_);
+  loaded->round.allocate(*device_.backend);
   prepare(*loaded);
   if (options_.self_check) {
-    loaded->shadow = std::make_unique<TargetRunner>(*backend_, *stream_, loaded->model.config, loaded->model.target,
+    loaded->shadow = std::make_unique<TargetRunner>(*device_.backend, *device_.stream, loaded->model.config, loaded->model.target,
                                                     target_options, loaded->shadow_round);
-    loaded->shadow_round.allocate(*backend_);
+    loaded->shadow_round.allocate(*device_.backend);
     loaded->shadow->prepare({}, 1, 0);
   }
   add_generator(*loaded);
-  stream_->synchronize();
+  device_.stream->synchronize();
   loaded_ = std::move(loaded);
 }
 
@@ -213,12 +215,12 @@ void Engine::add_drafter(Loaded& loaded) const {
                                    .chain = options_.draft_chain,
                                    .confidence_stop = options_.draft_confidence_stop,
                                    .sampler = loaded.runner.sampler()};
-  loaded.proposer = make_proposer(*backend_, config_, loaded.draft_head, options, loaded.round);
+  loaded.proposer = make_proposer(*device_.backend, config_, loaded.draft_head, options, loaded.round);
 }
 
 GenerationParts Engine::parts_of(Loaded& loaded) const {
-  return {.backend = backend_.get(),
-          .stream = stream_.get(),
+  return {.backend = device_.backend.get(),
+          .stream = device_.stream.get(),
           .runner = &loaded.runner,
           .proposer = loaded.proposer.get(),
           .tokenizer = tokenizer(),

@@ -49,13 +49,19 @@ struct EngineOptions {
   int64_t prefill_chunk = 512;                       // prompt tokens of one pass
 };
 
+/// A device that is open already, and the stream on which an engine shall work.
+struct EngineDevice {
+  std::shared_ptr<GpuBackend> backend{};
+  std::shared_ptr<Stream> stream{};
+};
+
 /// One model on one device. Not thread-safe.
 class Engine {
  public:
-  /// Opens the device and the model's files and checks them; reads no weights yet. Throws InvalidArgument (options, no such
+  /// Opens the model's files and the device, unless one is given, and checks them; reads no weights yet. Throws InvalidArgument (options, no such
   /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required, activations or a draft
   /// precision that the device cannot use).
-  explicit Engine(EngineOptions options);
+  explicit Engine(EngineOptions options, EngineDevice device = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -86,8 +92,8 @@ class Engine {
   [[nodiscard]] LinearPrecision prefill_precision() const { return prefill_precision_; }
   [[nodiscard]] DType activation_dtype() const { return activation_dtype_; }
 
-  [[nodiscard]] GpuBackend& backend() { return *backend_; }
-  [[nodiscard]] Stream& stream() { return *stream_; }
+  [[nodiscard]] GpuBackend& backend() { return *device_.backend; }
+  [[nodiscard]] Stream& stream() { return *device_.stream; }
 
   /// The parts that load() made; calling them before is InvalidState.
   [[nodiscard]] const LoadedModel& model() const;
@@ -123,9 +129,8 @@ class Engine {
   [[nodiscard]] Loaded& loaded() const;
 
   EngineOptions options_;
+  EngineDevice device_;
   std::vector<std::string> notes_;
-  std::unique_ptr<GpuBackend> backend_;
-  std::unique_ptr<Stream> stream_;
   std::string model_name_;
   std::unique_ptr<WeightSource> source_;
   ModelConfig config_;
