@@ -16,8 +16,7 @@ inline constexpr size_t kNativeAlignment = 16;
 ///   Vulkan 1.2 (instance and device);
 ///   the features shaderInt64, storageBuffer16BitAccess, storageBuffer8BitAccess, bufferDeviceAddress, timelineSemaphore and
 ///   scalarBlockLayout;
-///   where they are there and wanted for speed, subgroupSizeControl and computeFullSubgroups, and the extension
-///   VK_EXT_memory_budget for exact figures of free memory.
+///   subgroupSizeControl where the device has subgroups of several sizes; computeFullSubgroups is used where it is there.
 /// The queue belongs to its user of the moment: our calls submit while they run and at no other time. A caller that uses it on
 /// another thread meanwhile passes `lock_queue` and `unlock_queue`. Work of ours runs behind all that was submitted to the queue
 /// before and sees what it wrote; what is submitted after a call of ours runs behind that call's work and sees what that wrote.

@@ -17,7 +17,7 @@ class VulkanBackend final : public GpuBackend {
  public:
   /// `synchronous`: every launch is waited for, and Programs run launch by launch. Throws DeviceError when the device cannot be
   /// used.
-  VulkanBackend(const Instance& instance, const PhysicalDevice& device, bool synchronous);
+  VulkanBackend(std::unique_ptr<Device> device, bool synchronous);
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;
@@ -29,7 +29,7 @@ class VulkanBackend final : public GpuBackend {
   [[nodiscard]] const OpTable& ops() const override { return ops_; }
 
  private:
-  Device device_;
+  std::unique_ptr<Device> device_;
   bool synchronous_;
   Capabilities capabilities_;
   PipelineFactory pipelines_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/vulkan/vulkan_error.h"
+#include "core/log.h"
 
 namespace foretoken::vulkan {
 namespace {
@@ -13,7 +14,24 @@ constexpr uint64_t kWaitNanoseconds = 1'000'000'000;
 
 }  // namespace
 
-Device::Device(const Instance& instance, PhysicalDevice physical) : instance_(instance), physical_(std::move(physical)) {
+/// Holds the queue, which one thread at a time may use.
+class Device::QueueLock {
+ public:
+  explicit QueueLock(const Device& device) : lock_(device.queue_mutex_), unlock_(device.unlock_queue_) {
+    if (device.lock_queue_) device.lock_queue_();
+  }
+  ~QueueLock() {
+    if (unlock_) unlock_();
+  }
+  QueueLock(const QueueLock&) = delete;
+  QueueLock& operator=(const QueueLock&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+  const std::function<void()>& unlock_;
+};
+
+Device::Device(const Instance& instance, PhysicalDevice physical) : instance_(&instance), physical_(std::move(physical)) {
   VkPhysicalDeviceSubgroupSizeControlFeatures subgroup{};
   subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
   subgroup.subgroupSizeControl = limits().chooses_subgroup_size ? VK_TRUE : VK_FALSE;
@@ -53,25 +71,62 @@ Device::Device(const Instance& instance, PhysicalDevice physical) : instance_(in
   info.ppEnabledExtensionNames = extensions.data();
   check(vkCreateDevice(physical_.handle, &info, nullptr, &device_), "vkCreateDevice", physical_.properties.deviceName);
   vkGetDeviceQueue(device_, physical_.queue_family, 0, &queue_);
+  idle_ = std::make_unique<Timeline>(*this);
 }
 
-Device::~Device() { vkDestroyDevice(device_, nullptr); }
+Device::Device(PhysicalDevice physical, const VulkanDevice& caller)
+    : physical_(std::move(physical)),
+      device_(static_cast<VkDevice>(caller.device)),
+      queue_(static_cast<VkQueue>(caller.queue)),
+      lock_queue_(caller.lock_queue),
+      unlock_queue_(caller.unlock_queue) {
+  idle_ = std::make_unique<Timeline>(*this);
+}
+
+Device::~Device() {
+  idle_.reset();
+  if (instance_ != nullptr) vkDestroyDevice(device_, nullptr);
+}
 
 void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
-  const std::lock_guard lock(queue_mutex_);
+  const QueueLock lock(*this);
   check(vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit", detail);
 }
 
 void Device::check_alive(std::string_view detail) const {
-  const std::lock_guard lock(queue_mutex_);
+  const QueueLock lock(*this);
   VkSubmitInfo nothing{};
   nothing.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   check(vkQueueSubmit(queue_, 1, &nothing, VK_NULL_HANDLE), "vkQueueSubmit", detail);
 }
 
+void Device::check_validation() const {
+  if (instance_ != nullptr) instance_->check_validation();
+}
+
 void Device::wait_idle() const noexcept {
-  const std::lock_guard lock(queue_mutex_);
-  check_in_destructor(vkQueueWaitIdle(queue_), "vkQueueWaitIdle");
+  try {
+    uint64_t value = 0;
+    {
+      const QueueLock lock(*this);
+      value = num_waits_ + 1;
+      const VkSemaphore semaphore = idle_->semaphore();
+      VkTimelineSemaphoreSubmitInfo timeline{};
+      timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+      timeline.signalSemaphoreValueCount = 1;
+      timeline.pSignalSemaphoreValues = &value;
+      VkSubmitInfo info{};
+      info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+      info.pNext = &timeline;
+      info.signalSemaphoreCount = 1;
+      info.pSignalSemaphores = &semaphore;
+      check(vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "vkQueueSubmit", "what is about to be freed");
+      num_waits_ = value;
+    }
+    idle_->wait(value, "what is about to be freed");
+  } catch (const std::exception& error) {
+    log().warn("{}", error.what());
+  }
 }
 
 Owned<VkCommandPool> Device::make_command_pool() const {

@@ -3,25 +3,31 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 
+#include "backends/native.h"
 #include "backends/vulkan/vulkan_handles.h"
 #include "backends/vulkan/vulkan_physical_device.h"
 #include "core/tensor.h"
 
 namespace foretoken::vulkan {
 
+class Timeline;
+
 /// Thread-safe. Outlives all that is made on it.
 class Device {
  public:
   /// `instance` must outlive the device. Throws DeviceError when the driver makes no device.
   Device(const Instance& instance, PhysicalDevice physical);
+  /// The device and the queue of `caller`, which must outlive this, on `physical` as it was made: see adopt_device.
+  Device(PhysicalDevice physical, const VulkanDevice& caller);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] VkDevice get() const { return device_; }
-  [[nodiscard]] const Instance& instance() const { return instance_; }
   [[nodiscard]] const PhysicalDevice& physical() const { return physical_; }
   [[nodiscard]] const DeviceLimits& limits() const { return physical_.limits; }
 
@@ -29,17 +35,25 @@ class Device {
   void submit(const VkSubmitInfo& info, std::string_view detail) const;
   /// Throws DeviceError when the device is lost.
   void check_alive(std::string_view detail) const;
-  /// Waits until nothing that was submitted uses what is about to be destroyed; a failure is logged.
+  /// Throws InternalError with what the validation layer complains about, if our instance has one.
+  void check_validation() const;
+  /// Waits until nothing that was submitted uses what is about to be destroyed, without holding the queue; a failure is logged.
   void wait_idle() const noexcept;
   [[nodiscard]] Owned<VkCommandPool> make_command_pool() const;
   [[nodiscard]] VkCommandBuffer make_command_buffer(VkCommandPool pool) const;
 
  private:
-  const Instance& instance_;
+  class QueueLock;
+
+  const Instance* instance_ = nullptr;  // null: the device is the caller's
   PhysicalDevice physical_;
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
   mutable std::mutex queue_mutex_;
+  std::function<void()> lock_queue_;  // of the caller; null: nobody else uses the queue
+  std::function<void()> unlock_queue_;
+  std::unique_ptr<Timeline> idle_;  // of wait_idle
+  mutable uint64_t num_waits_ = 0;
 };
 
 /// Where shaders find a buffer that was made for that.

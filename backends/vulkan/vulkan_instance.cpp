@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/vulkan/vulkan_error.h"
+#include "backends/vulkan/vulkan_loader.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -35,12 +36,18 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
   return VK_FALSE;
 }
 
+/// A function of an extension: not in the table that all instances share.
+template <class Function>
+Function function(VkInstance instance, const char* name) {
+  return reinterpret_cast<Function>(vkGetInstanceProcAddr(instance, name));
+}
+
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kUnsupported, reason); }
 
 }  // namespace
 
 Instance::Instance() {
-  if (volkInitialize() != VK_SUCCESS) refuse("no Vulkan loader (libvulkan.so.1) on this machine");
+  load_loader();
   if (volkGetInstanceVersion() < VK_API_VERSION_1_2) refuse("the Vulkan loader is older than 1.2");
   const bool validate = validation_wanted();
   if (validate && !has_validation_layer()) {
@@ -66,13 +73,15 @@ Instance::Instance() {
   if (const VkResult result = vkCreateInstance(&info, nullptr, &instance); result != VK_SUCCESS) {
     refuse("no Vulkan driver can be used: vkCreateInstance failed: " + describe(result));
   }
-  volkLoadInstance(instance);
+  load_functions(vkGetInstanceProcAddr, instance);
   instance_.reset(instance);
   if (validate) make_messenger();
 }
 
 Instance::~Instance() {
-  if (messenger_ != VK_NULL_HANDLE) vkDestroyDebugUtilsMessengerEXT(instance_.get(), messenger_, nullptr);
+  if (messenger_ == VK_NULL_HANDLE) return;
+  const auto destroy = function<PFN_vkDestroyDebugUtilsMessengerEXT>(instance_.get(), "vkDestroyDebugUtilsMessengerEXT");
+  destroy(instance_.get(), messenger_, nullptr);
 }
 
 const Instance& Instance::of_process() {
@@ -113,7 +122,8 @@ void Instance::make_messenger() {
       .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT,
       .pfnUserCallback = on_message,
       .pUserData = this};
-  check(vkCreateDebugUtilsMessengerEXT(instance_.get(), &info, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
+  const auto create = function<PFN_vkCreateDebugUtilsMessengerEXT>(instance_.get(), "vkCreateDebugUtilsMessengerEXT");
+  check(create(instance_.get(), &info, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
 }
 
 }  // namespace foretoken::vulkan

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/vulkan/vulkan_error.h"
+#include "backends/vulkan/vulkan_features.h"
 
 namespace foretoken::vulkan {
 namespace {
@@ -13,45 +14,23 @@ namespace {
 constexpr uint32_t kPreferredSubgroup = 32;  // the lanes of a logical warp, see shaders/device.glsl
 constexpr uint32_t kSmallestSubgroup = 8;    // what attention and the delta rule add up by shuffles alone
 
-/// Names of the features that every kernel needs, for those that the device lacks.
-std::string missing_features(VkPhysicalDevice device) {
-  VkPhysicalDeviceVulkan12Features v12{};
-  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
-  VkPhysicalDeviceVulkan11Features v11{};
-  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
-  v11.pNext = &v12;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &v11;
-  vkGetPhysicalDeviceFeatures2(device, &features);
-  const std::pair<const char*, VkBool32> needed[] = {
-      {"bufferDeviceAddress", v12.bufferDeviceAddress},
-      {"timelineSemaphore", v12.timelineSemaphore},
-      {"scalarBlockLayout", v12.scalarBlockLayout},
-      {"shaderInt64", features.features.shaderInt64},
-      {"storageBuffer8BitAccess", v12.storageBuffer8BitAccess},
-      {"storageBuffer16BitAccess", v11.storageBuffer16BitAccess},
-  };
-  std::string names;
-  for (const auto& [name, present] : needed) {
-    if (present == VK_FALSE) names.append(names.empty() ? "" : ", ").append(name);
-  }
-  return names;
-}
-
-/// A family that computes, if possible one without graphics; -1: none.
-int compute_family(VkPhysicalDevice device, uint32_t& timestamp_bits) {
+std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
   uint32_t count = 0;
   vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  return families;
+}
+
+/// A family that computes, if possible one without graphics; -1: none.
+int compute_family(VkPhysicalDevice device) {
+  const std::vector<VkQueueFamilyProperties> families = queue_families(device);
   int best = -1;
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < families.size(); ++i) {
     const VkQueueFlags flags = families[i].queueFlags;
     if ((flags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
     if (best < 0 || (flags & VK_QUEUE_GRAPHICS_BIT) == 0) {
       best = static_cast<int>(i);
-      timestamp_bits = families[i].timestampValidBits;
       if ((flags & VK_QUEUE_GRAPHICS_BIT) == 0) break;
     }
   }
@@ -67,24 +46,18 @@ bool has_extension(VkPhysicalDevice device, const char* name) {
 }
 
 /// The subgroup size of kernels: 32 where it can be chosen, else the device's own.
-void choose_subgroup(VkPhysicalDevice device, uint32_t own_size, DeviceLimits& limits) {
+void choose_subgroup(VkPhysicalDevice device, uint32_t own_size, const Features& features, DeviceLimits& limits) {
   limits.subgroup_size = own_size;
-  if (!has_extension(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) return;
-  VkPhysicalDeviceSubgroupSizeControlFeatures control{};
-  control.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &control;
-  vkGetPhysicalDeviceFeatures2(device, &features);
+  limits.full_subgroups = features.full_subgroups;
+  if (!features.subgroup_size_control) return;
   VkPhysicalDeviceSubgroupSizeControlProperties sizes{};
   sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &sizes;
   vkGetPhysicalDeviceProperties2(device, &properties);
-  limits.full_subgroups = control.computeFullSubgroups != VK_FALSE;
-  limits.chooses_subgroup_size = control.subgroupSizeControl != VK_FALSE && sizes.minSubgroupSize < sizes.maxSubgroupSize &&
-                                 (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  limits.chooses_subgroup_size =
+      sizes.minSubgroupSize < sizes.maxSubgroupSize && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   if (limits.chooses_subgroup_size) {
     limits.subgroup_size = std::clamp(kPreferredSubgroup, sizes.minSubgroupSize, sizes.maxSubgroupSize);
   }
@@ -128,7 +101,32 @@ uint32_t num_compute_units(VkPhysicalDevice device) {
   return 1;
 }
 
-PhysicalDevice ask(VkPhysicalDevice handle) {
+int rank(const PhysicalDevice& device) {
+  switch (kind_of(device.properties.deviceType)) {
+    case DeviceKind::kDiscreteGpu: return 0;
+    case DeviceKind::kIntegratedGpu: return 1;
+    case DeviceKind::kOther: return 2;
+    case DeviceKind::kCpu: return 3;
+  }
+  return 3;
+}
+
+std::vector<WeightFormatSupport> weight_formats(const PhysicalDevice& device) {
+  const Availability yes = Availability::yes();
+  const Availability by_integers = Availability::no("Vulkan has no such numbers: they are decoded by integer arithmetic");
+  const Availability nvfp4 = device.subgroup_arithmetic ? yes : Availability::no("the device has no subgroup arithmetic");
+  return {
+      {.format = WeightFormat::kF32, .storable = yes, .fast = Availability::no("twice the bytes of BF16"), .native = yes},
+      {.format = WeightFormat::kBF16, .storable = yes, .fast = yes, .native = by_integers},
+      {.format = WeightFormat::kFp8Row, .storable = yes, .fast = yes, .native = by_integers},
+      {.format = WeightFormat::kFp8Block, .storable = yes, .fast = yes, .native = by_integers},
+      {.format = WeightFormat::kNvfp4, .storable = nvfp4, .fast = nvfp4, .native = by_integers},
+  };
+}
+
+}  // namespace
+
+PhysicalDevice ask_device(VkPhysicalDevice handle) {
   PhysicalDevice device;
   device.handle = handle;
   vkGetPhysicalDeviceProperties(handle, &device.properties);
@@ -159,18 +157,19 @@ PhysicalDevice ask(VkPhysicalDevice handle) {
   device.limits.max_group_memory = limits.maxComputeSharedMemorySize;
   device.limits.max_group_threads = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
   std::copy_n(limits.maxComputeWorkGroupCount, 3, device.limits.max_grid);
-  choose_subgroup(handle, subgroup.subgroupSize, device.limits);
+  const Features features = supported_features(handle, has_extension(handle, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME));
+  choose_subgroup(handle, subgroup.subgroupSize, features, device.limits);
   device.num_compute_units = num_compute_units(handle);
   device.has_memory_budget = has_extension(handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   device.float_modes = {.keeps_subnormals = floats.shaderDenormPreserveFloat32 != VK_FALSE,
                         .keeps_nan = floats.shaderSignedZeroInfNanPreserveFloat32 != VK_FALSE};
   device.subgroup_arithmetic = (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
 
-  const std::string features = missing_features(handle);
-  const int family = compute_family(handle, device.limits.timestamp_bits);
+  const std::string missing = missing_features(features);
+  const int family = compute_family(handle);
   constexpr VkSubgroupFeatureFlags kSubgroupNeeds = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-  if (!features.empty()) {
-    device.missing = "no " + features;
+  if (!missing.empty()) {
+    device.missing = "no " + missing;
   } else if (family < 0) {
     device.missing = "no queue that computes";
   } else if ((subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
@@ -180,40 +179,23 @@ PhysicalDevice ask(VkPhysicalDevice handle) {
     device.missing = "subgroups of " + std::to_string(device.limits.subgroup_size) + ", at least " +
                      std::to_string(kSmallestSubgroup) + " are needed";
   } else {
-    device.queue_family = static_cast<uint32_t>(family);
-    if (device.limits.timestamp_bits > 0) device.limits.timestamp_period = double{limits.timestampPeriod};
+    use_queue_family(device, static_cast<uint32_t>(family));
   }
   return device;
 }
 
-int rank(const PhysicalDevice& device) {
-  switch (kind_of(device.properties.deviceType)) {
-    case DeviceKind::kDiscreteGpu: return 0;
-    case DeviceKind::kIntegratedGpu: return 1;
-    case DeviceKind::kOther: return 2;
-    case DeviceKind::kCpu: return 3;
-  }
-  return 3;
+bool use_queue_family(PhysicalDevice& device, uint32_t family) {
+  const std::vector<VkQueueFamilyProperties> families = queue_families(device.handle);
+  if (family >= families.size() || (families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) return false;
+  device.queue_family = family;
+  device.limits.timestamp_bits = families[family].timestampValidBits;
+  device.limits.timestamp_period = device.limits.timestamp_bits > 0 ? double{device.properties.limits.timestampPeriod} : 0.0;
+  return true;
 }
-
-std::vector<WeightFormatSupport> weight_formats(const PhysicalDevice& device) {
-  const Availability yes = Availability::yes();
-  const Availability by_integers = Availability::no("Vulkan has no such numbers: they are decoded by integer arithmetic");
-  const Availability nvfp4 = device.subgroup_arithmetic ? yes : Availability::no("the device has no subgroup arithmetic");
-  return {
-      {.format = WeightFormat::kF32, .storable = yes, .fast = Availability::no("twice the bytes of BF16"), .native = yes},
-      {.format = WeightFormat::kBF16, .storable = yes, .fast = yes, .native = by_integers},
-      {.format = WeightFormat::kFp8Row, .storable = yes, .fast = yes, .native = by_integers},
-      {.format = WeightFormat::kFp8Block, .storable = yes, .fast = yes, .native = by_integers},
-      {.format = WeightFormat::kNvfp4, .storable = nvfp4, .fast = nvfp4, .native = by_integers},
-  };
-}
-
-}  // namespace
 
 std::vector<PhysicalDevice> find_devices(const Instance& instance) {
   std::vector<PhysicalDevice> devices;
-  for (VkPhysicalDevice handle : instance.physical_devices()) devices.push_back(ask(handle));
+  for (VkPhysicalDevice handle : instance.physical_devices()) devices.push_back(ask_device(handle));
   std::ranges::stable_sort(devices, {}, rank);
   return devices;
 }

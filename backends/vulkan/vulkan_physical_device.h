@@ -39,6 +39,13 @@ struct PhysicalDevice {
   std::string missing;  // why this backend cannot use the device; empty: it can
 };
 
+/// What a device has; its queues are to be those of a family that computes, if possible one without graphics. Throws DeviceError
+/// when it cannot be asked.
+[[nodiscard]] PhysicalDevice ask_device(VkPhysicalDevice handle);
+
+/// Takes another family of queues. Returns false, and changes nothing, when there is none of this index that computes.
+bool use_queue_family(PhysicalDevice& device, uint32_t family);
+
 /// All devices: discrete ones, integrated ones, others, and the CPU's last. Throws DeviceError when they cannot be asked.
 [[nodiscard]] std::vector<PhysicalDevice> find_devices(const Instance& instance);
 

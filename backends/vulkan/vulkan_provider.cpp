@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/vulkan/adopted_device.h"
 #include "backends/vulkan/vulkan_backend.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -30,7 +31,9 @@ std::vector<Capabilities> VulkanProvider::devices() const {
   return list;
 }
 
-std::unique_ptr<GpuBackend> VulkanProvider::open(int device_index, const BackendOptions& /*options*/) const {
+std::unique_ptr<GpuBackend> VulkanProvider::open(int device_index, const BackendOptions& options) const {
+  const bool synchronous = is_set("FORETOKEN_SYNC_KERNELS") || is_set("FORETOKEN_EAGER");
+  if (options.vulkan) return std::make_unique<VulkanBackend>(adopt_device(*options.vulkan), synchronous);
   if (const Availability available = availability(); !available) {
     throw Error(ErrorCode::kUnsupported, "vulkan: " + available.reason());
   }
@@ -39,8 +42,8 @@ std::unique_ptr<GpuBackend> VulkanProvider::open(int device_index, const Backend
                                               .expected = "vulkan:0 .. vulkan:" + std::to_string(devices_.size() - 1),
                                               .got = "vulkan:" + std::to_string(device_index)});
   }
-  return std::make_unique<VulkanBackend>(*instance_, devices_[static_cast<size_t>(device_index)],
-                                         is_set("FORETOKEN_SYNC_KERNELS") || is_set("FORETOKEN_EAGER"));
+  auto device = std::make_unique<Device>(*instance_, devices_[static_cast<size_t>(device_index)]);
+  return std::make_unique<VulkanBackend>(std::move(device), synchronous);
 }
 
 void VulkanProvider::find() const {

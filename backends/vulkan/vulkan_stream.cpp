@@ -212,7 +212,7 @@ void VulkanStream::remember(std::string_view work) {
 void VulkanStream::wait_for_all() {
   timeline_->wait(submitted_, recent_work());
   num_recent_ = 0;
-  device_.instance().check_validation();
+  device_.check_validation();
 }
 
 std::string VulkanStream::recent_work() const {
