@@ -35,12 +35,20 @@ bool is_of_drafter(std::string_view tensor_name) { return is_of_head(tensor_name
 
 LentTensors::LentTensors(GpuBackend& backend, const EditableCheckpoint& checkpoint,
                          const std::function<bool(std::string_view)>& accepts) {
+  // Every tensor begins at an odd multiple.
+  constexpr size_t kStep = 2 * kNativeAlignment;
+  const auto padded = [](size_t bytes) { return (bytes + kStep - 1) / kStep * kStep; };
+  size_t bytes = kNativeAlignment;
+  for (const auto& [name, tensor] : checkpoint.tensors) bytes += accepts(name) ? padded(tensor.bytes.size()) : 0;
+  memory_ = backend.allocate(bytes);
+  adopted_ = backend.adopt_memory(memory_.view().native());
   const std::unique_ptr<Stream> stream = backend.create_stream();
+  size_t offset = kNativeAlignment;
   for (const auto& [name, tensor] : checkpoint.tensors) {
     if (!accepts(name)) continue;
-    buffers_.push_back(backend.allocate(tensor.bytes.size()));
-    stream->upload(tensor.bytes, buffers_.back().view());
-    tensors_.push_back({.name = name, .tensor = buffers_.back().tensor(tensor.dtype, tensor.shape)});
+    tensors_.push_back({.name = name, .tensor = adopted_.tensor(tensor.dtype, tensor.shape, offset)});
+    stream->upload(tensor.bytes, tensors_.back().tensor.view());
+    offset += padded(tensor.bytes.size());
   }
   stream->synchronize();
 }

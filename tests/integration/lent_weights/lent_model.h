@@ -49,7 +49,8 @@ class VariantFolder {
 [[nodiscard]] bool is_of_head(std::string_view tensor_name);
 [[nodiscard]] bool is_of_both(std::string_view tensor_name);
 
-/// Tensors of a checkpoint in device memory, each in a buffer of its own.
+/// Tensors of a checkpoint in memory that the library did not allocate: one block of it, with tensors at multiples of
+/// kNativeAlignment and of nothing more.
 class LentTensors {
  public:
   LentTensors(GpuBackend& backend, const EditableCheckpoint& checkpoint, const std::function<bool(std::string_view)>& accepts);
@@ -58,7 +59,8 @@ class LentTensors {
   [[nodiscard]] const Tensor& at(const std::string& name) const;
 
  private:
-  std::vector<Buffer> buffers_;
+  Buffer memory_;
+  Buffer adopted_;  // the same memory, as a caller's
   std::vector<LentTensor> tensors_;
 };
 
