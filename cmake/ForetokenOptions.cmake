@@ -10,6 +10,7 @@ endfunction()
 # What a user may choose at configure time.
 option(FORETOKEN_BUILD_TESTS "Build the tests and benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(FORETOKEN_INSTALL "Make install rules and a CMake package" ${PROJECT_IS_TOP_LEVEL})
+option(FORETOKEN_SHARED "Build the shared library and install it with its public headers; OFF: the static libraries, with theirs" ON)
 option(FORETOKEN_FAULTS "Compile the fault switches that tests use to prove that they can fail" OFF)
 option(FORETOKEN_WERROR "Treat warnings as errors" OFF)
 set(FORETOKEN_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")

@@ -38,7 +38,7 @@ install_build_packages() {
 }
 
 install_test_packages() {
-  install_packages libgtest-dev libgmock-dev libbenchmark-dev
+  install_packages libgtest-dev libgmock-dev libbenchmark-dev dpkg-dev file man-db
 }
 
 # build PRESET [CMAKE ARGUMENT...]: configures and builds everything of a preset.
