@@ -19,6 +19,7 @@ size_t staged_bytes(int64_t num_rows, int64_t hidden_size, DType dtype) {
 }  // namespace
 
 DrafterObject::DrafterObject(DrafterSetup setup) : DeviceChild(setup.device), setup_(std::move(setup)) {
+  stream().synchronize();  // lent weights are read on streams of the loader
   const uint64_t before = backend().allocated_bytes();
   parts_ = load_drafter_parts(backend(), stream(), *setup_.source, setup_.config,
                               {.precision = setup_.precision, .vocab = setup_.vocab, .progress = {}});

@@ -40,8 +40,9 @@ typedef enum foretoken_row_policy {
   FORETOKEN_ROWS_TRIM = 2
 } foretoken_row_policy;
 
-/* A tensor of the checkpoint that the caller holds on the device: contiguous, 16-byte aligned, unchanged while the drafter
- * lives. */
+/* A tensor of the checkpoint that the caller holds on the device: contiguous, 16-byte aligned, written before it is lent and
+ * unchanged while the drafter lives. Dtypes and shapes are a checkpoint's (NVFP4 codes: U8 [N, K / 2]); a weight is lent with all of
+ * its scales, and routed experts all together. */
 typedef struct foretoken_weight {
   const char* name; /* as in a checkpoint: "mtp.fc.weight", "lm_head.weight", ... with its scales by their names */
   foretoken_buffer* buffer;
