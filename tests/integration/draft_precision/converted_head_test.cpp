@@ -85,7 +85,8 @@ TEST_P(ConvertedHeadTest, ConvertsWhatWasAskedForAndNothingElse) {
   EXPECT_EQ(formats_of({.experts = WeightFormat::kNvfp4}), expected({{"experts", "nvfp4"}}));
   EXPECT_EQ(formats_of({.lm_head = kBlock}), expected({{"lm_head", "fp8-block"}}));
 
-  const DraftHead head = make_draft_head(*backend_, *stream_, model.drafter(), {.linears = kBlock, .fc = kBlock, .experts = kBlock});
+  const DraftHead head =
+      make_draft_head(*backend_, *stream_, model.drafter(), {.linears = kBlock, .fc = kBlock, .experts = kBlock});
   EXPECT_EQ(head.lm_head.weight.address(), model.target.lm_head.weight.address());
   EXPECT_EQ(head.weights.norm.address(), model.mtp->norm.address());
   EXPECT_EQ(head.weights.layer.self_attn->q_norm.address(), model.mtp->layer.self_attn->q_norm.address());

@@ -36,9 +36,9 @@ typedef enum foretoken_dtype {
 /* A device as found at start-up, or a backend that has none. Texts end with a zero; longer ones are cut. */
 typedef struct foretoken_device_info {
   size_t struct_size;
-  char selector[32];    /* what foretoken_device_open takes: "cpu", "cuda:0", ... */
-  char name[256];       /* as its maker calls it; "" for a backend without devices */
-  char driver[64];      /* may be "" */
+  char selector[32];     /* what foretoken_device_open takes: "cpu", "cuda:0", ... */
+  char name[256];        /* as its maker calls it; "" for a backend without devices */
+  char driver[64];       /* may be "" */
   char unavailable[512]; /* why it cannot be opened; "" when it can */
   foretoken_device_kind kind;
   uint64_t total_memory_bytes;
@@ -49,11 +49,12 @@ FORETOKEN_API foretoken_status foretoken_device_count(size_t* count);
 /* Entry `index`, 0 .. count - 1: every device of every backend, and every backend without one. */
 FORETOKEN_API foretoken_status foretoken_device_describe(size_t index, foretoken_device_info* info);
 
-/* A Vulkan device that the caller has made, as handles of Vulkan's API cast to pointers. They stay the caller's and must outlive the
- * foretoken_device and all that is made from it. Vulkan 1.2; the features shaderInt64, storageBuffer16BitAccess,
+/* A Vulkan device that the caller has made, as handles of Vulkan's API cast to pointers. They stay the caller's and must outlive
+ * the foretoken_device and all that is made from it. Vulkan 1.2; the features shaderInt64, storageBuffer16BitAccess,
  * storageBuffer8BitAccess, bufferDeviceAddress, timelineSemaphore and scalarBlockLayout must be enabled; subgroupSizeControl and
- * computeFullSubgroups make it faster. The queue is used inside calls of this library only: a caller that uses it in another thread
- * meanwhile gives both lock functions. Work runs behind what was submitted before, and before what is submitted after a call. */
+ * computeFullSubgroups make it faster. The queue is used inside calls of this library only: a caller that uses it in another
+ * thread meanwhile gives both lock functions. Work runs behind what was submitted before, and before what is submitted after a
+ * call. */
 typedef struct foretoken_vulkan_device {
   size_t struct_size;
   void* get_instance_proc_addr; /* PFN_vkGetInstanceProcAddr */

@@ -1,8 +1,8 @@
 /* A draft head with its cache, for engines that own their target model.
  *
- * Coordinates. t_0, t_1, ... are the committed tokens and h_k is the target's hidden state of token k. The drafter's row k is built
- * from (the embedding of t_{k+1}, h_k). Whoever has fed the target a token knows its hidden state and, a moment later, the token
- * that follows: those two are a row. A round:
+ * Coordinates. t_0, t_1, ... are the committed tokens and h_k is the target's hidden state of token k. The drafter's row k is
+ * built from (the embedding of t_{k+1}, h_k). Whoever has fed the target a token knows its hidden state and, a moment later, the
+ * token that follows: those two are a row. A round:
  *
  *   foretoken_sequence_prefill(sequence, t_1 .. t_{n-1}, h_0 .. h_{n-2})      once, the prompt t_0 .. t_{n-1} but its last token
  *   foretoken_sequence_propose(sequence, {t_n}, {h_{n-1}}, K, d)              t_n: the target's first token
@@ -41,8 +41,8 @@ typedef enum foretoken_row_policy {
 } foretoken_row_policy;
 
 /* A tensor of the checkpoint that the caller holds on the device: contiguous, 16-byte aligned, written before it is lent and
- * unchanged while the drafter lives. Dtypes and shapes are a checkpoint's (NVFP4 codes: U8 [N, K / 2]); a weight is lent with all of
- * its scales, and routed experts all together. */
+ * unchanged while the drafter lives. Dtypes and shapes are a checkpoint's (NVFP4 codes: U8 [N, K / 2]); a weight is lent with all
+ * of its scales, and routed experts all together. */
 typedef struct foretoken_weight {
   const char* name; /* as in a checkpoint: "mtp.fc.weight", "lm_head.weight", ... with its scales by their names */
   foretoken_buffer* buffer;
@@ -57,8 +57,8 @@ typedef struct foretoken_weight {
  * library. foretoken_drafter_get_memory tells the two apart. */
 typedef struct foretoken_drafter_source {
   size_t struct_size;
-  const char* model;       /* folder of a checkpoint, or "synth:..."; null: everything is lent */
-  const char* config_json; /* text of config.json; null: the folder's, or the target's */
+  const char* model;               /* folder of a checkpoint, or "synth:..."; null: everything is lent */
+  const char* config_json;         /* text of config.json; null: the folder's, or the target's */
   const foretoken_weight* weights; /* come before the folder's */
   size_t num_weights;
   foretoken_target* target; /* not null: its embedding and LM head are shared; its config and files are those of `model` */
@@ -66,22 +66,22 @@ typedef struct foretoken_drafter_source {
 
 typedef struct foretoken_drafter_options {
   size_t struct_size;
-  int64_t max_seq_len;       /* tokens of a sequence; 0: 4096, or the model's context if that is less */
-  int32_t max_sequences;     /* that the cache has room for, and that are drafted for at once, 1 .. 64; 0: 1 */
-  int32_t max_drafts;        /* of one propose, 1 .. FORETOKEN_MAX_DRAFTS; 0: FORETOKEN_MAX_DRAFTS */
-  int32_t prefill_chunk;     /* rows of one pass of prefill; 0: 512 */
-  foretoken_dtype kv_dtype;  /* F32, BF16 or E4M3; default BF16 */
+  int64_t max_seq_len;              /* tokens of a sequence; 0: 4096, or the model's context if that is less */
+  int32_t max_sequences;            /* that the cache has room for, and that are drafted for at once, 1 .. 64; 0: 1 */
+  int32_t max_drafts;               /* of one propose, 1 .. FORETOKEN_MAX_DRAFTS; 0: FORETOKEN_MAX_DRAFTS */
+  int32_t prefill_chunk;            /* rows of one pass of prefill; 0: 512 */
+  foretoken_dtype kv_dtype;         /* F32, BF16 or E4M3; default BF16 */
   foretoken_dtype activation_dtype; /* of the inputs of linear layers, F32 or BF16; default: the device's best */
   foretoken_dtype prefill_dtype;    /* of those of prefill, F32 or BF16; default: BF16 where the device is faster with it */
   foretoken_norm hidden;            /* which hidden states the caller gives */
   foretoken_norm chain;             /* which of its own the head is fed in a chain */
   foretoken_row_policy rows;
-  const char* precision;   /* formats of the head: "bf16", "fp8", "nvfp4"; null or "auto": as stored */
-  const char* fc;          /* of mtp.fc likewise */
-  const char* experts;     /* of routed experts likewise; null: like `precision` */
-  const char* lm_head;     /* "checkpoint" or null: shared, never copied; "auto", "bf16", "fp8", "nvfp4": a copy for drafts */
-  const char* draft_vocab; /* what drafts can be: a number of ids, or a file of ids; null: every token. Makes a copy of their rows */
-  double confidence_stop;  /* in (0, 1): drafts of a sequence end with the first less probable one; 0: off */
+  const char* precision;     /* formats of the head: "bf16", "fp8", "nvfp4"; null or "auto": as stored */
+  const char* fc;            /* of mtp.fc likewise */
+  const char* experts;       /* of routed experts likewise; null: like `precision` */
+  const char* lm_head;       /* "checkpoint" or null: shared, never copied; "auto", "bf16", "fp8", "nvfp4": a copy for drafts */
+  const char* draft_vocab;   /* what drafts can be: a number of ids, or a file of ids; null: every token. Copies their rows */
+  double confidence_stop;    /* in (0, 1): drafts of a sequence end with the first less probable one; 0: off */
   int32_t log_probabilities; /* not 0: propose can tell them */
 } foretoken_drafter_options;
 
@@ -107,11 +107,11 @@ typedef struct foretoken_drafter_memory {
 typedef struct foretoken_drafter_statistics {
   size_t struct_size;
   int64_t prefill_rows;
-  int64_t rounds;                                        /* proposes that made drafts, once for each sequence */
+  int64_t rounds; /* proposes that made drafts, once for each sequence */
   int64_t drafted;
   int64_t accepted;
   int64_t accepted_by_position[FORETOKEN_MAX_DRAFTS]; /* [j]: rounds that accepted at least j + 1 drafts */
-  double propose_ms;                                     /* time inside propose calls */
+  double propose_ms;                                  /* time inside propose calls */
 } foretoken_drafter_statistics;
 
 /* Loads a draft head. `options` may be null. UNSUPPORTED for a model without a head that can be used, with the reason. */
@@ -127,8 +127,8 @@ FORETOKEN_API foretoken_status foretoken_drafter_get_statistics(foretoken_drafte
  * lives. */
 FORETOKEN_API foretoken_status foretoken_drafter_get_notes(foretoken_drafter* drafter, const char** notes);
 
-/* Records what proposes of up to `num_sequences` sequences and `num_drafts` drafts run, for hidden states of `hidden_dtype`, so that
- * the first round is as fast as the tenth. Without it, each shape is recorded when it is first met. */
+/* Records what proposes of up to `num_sequences` sequences and `num_drafts` drafts run, for hidden states of `hidden_dtype`, so
+ * that the first round is as fast as the tenth. Without it, each shape is recorded when it is first met. */
 FORETOKEN_API foretoken_status foretoken_drafter_prepare(foretoken_drafter* drafter, int32_t num_sequences, int32_t num_drafts,
                                                          foretoken_dtype hidden_dtype);
 
@@ -139,8 +139,8 @@ FORETOKEN_API foretoken_status foretoken_sequence_free(foretoken_sequence* seque
 /* Rows that the cache holds, and the key of the row that prefill or propose takes next. Either pointer may be null. */
 FORETOKEN_API foretoken_status foretoken_sequence_get(foretoken_sequence* sequence, int64_t* num_rows, int64_t* next_key);
 
-/* Takes hidden->num_rows rows in without drafting: next_token_ids[i] is the token that follows hidden state i. Any number of them,
- * in any number of calls. INVALID_STATE while drafts wait for foretoken_sequence_after_verify. */
+/* Takes hidden->num_rows rows in without drafting: next_token_ids[i] is the token that follows hidden state i. Any number of
+ * them, in any number of calls. INVALID_STATE while drafts wait for foretoken_sequence_after_verify. */
 FORETOKEN_API foretoken_status foretoken_sequence_prefill(foretoken_sequence* sequence, const int32_t* next_token_ids,
                                                           const foretoken_rows* hidden);
 /* Leaves the rows before `first_key` out of an empty sequence: the drafter's context begins there. */
@@ -164,8 +164,8 @@ FORETOKEN_API foretoken_status foretoken_propose_batch(foretoken_drafter* drafte
 FORETOKEN_API foretoken_status foretoken_sequence_propose(foretoken_sequence* sequence, const int32_t* next_token_ids,
                                                           const foretoken_rows* hidden, int32_t num_drafts,
                                                           int32_t* draft_token_ids, int32_t* num_drafted);
-/* Where the device has the token ids of the last propose: I32 [max_batch, row_stride]; row b is the newest token of draft b and its
- * drafts. The address is the same for the whole life of the drafter. */
+/* Where the device has the token ids of the last propose: I32 [max_batch, row_stride]; row b is the newest token of draft b and
+ * its drafts. The address is the same for the whole life of the drafter. */
 FORETOKEN_API foretoken_status foretoken_drafter_get_device_token_ids(foretoken_drafter* drafter, uint64_t* address,
                                                                       int64_t* row_stride);
 /* After the target accepted `num_accepted` of the last propose's drafts; before the next propose of the sequence. */

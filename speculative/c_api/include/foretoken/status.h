@@ -1,8 +1,8 @@
 /* What every call of the C API gives back. C99; also C++.
  *
  * Rules of the whole API
- * - Handles are opaque. A handle that is null, was freed, or is of another kind is FORETOKEN_INVALID_HANDLE, never a crash. Freeing
- *   null does nothing.
+ * - Handles are opaque. A handle that is null, was freed, or is of another kind is FORETOKEN_INVALID_HANDLE, never a crash.
+ * Freeing null does nothing.
  * - An object lives until its handle is freed and nothing made from it is left: a device may be closed before its drafters.
  * - Structures that may grow begin with struct_size. Set it to the size of the structure and everything else to zero, which is
  *   each option's default: foretoken_drafter_options options = {.struct_size = sizeof(foretoken_drafter_options)};
