@@ -20,6 +20,8 @@ constexpr size_t kPlainSamples = 2;
 constexpr double kWorthwhile = 1.02;
 /// Rounds between probes while no draft could pay even if all held, in probe intervals.
 constexpr int64_t kHopelessIntervals = 8;
+/// Drafts that promise less than this, against plain steps, may be a mistake.
+constexpr double kCloseGain = 1.1;
 /// Plain steps of a probe: the first one pays for the change.
 constexpr int64_t kProbeRounds = 2;
 /// Of what a sequence saves, what it gives to the allowance until that is full again: others begin with it.
@@ -85,7 +87,7 @@ std::vector<ActiveSequence> AutoDepth::affordable(Sequences sequences) const {
   return result;
 }
 
-std::vector<int64_t> AutoDepth::best_depths(Sequences sequences, Assume assume) const {
+AutoDepth::Choice AutoDepth::best_choice(Sequences sequences, Assume assume) const {
   const auto num_sequences = static_cast<int64_t>(sequences.size());
   const bool is_likely = assume == Assume::kLikely || assume == Assume::kFirstHolds;
   const Estimate estimate = is_likely ? Estimate::kLikely : Estimate::kLowest;
@@ -103,7 +105,8 @@ std::vector<int64_t> AutoDepth::best_depths(Sequences sequences, Assume assume) 
     rest_us.push_back(costs_.rest_us(num_sequences, static_cast<int64_t>(n), estimate));
   }
 
-  double best_rate = static_cast<double>(num_sequences) / rest_us[0] * (is_likely ? kWorthwhile : 1.0);
+  const double plain_rate = static_cast<double>(num_sequences) / rest_us[0];
+  double best_rate = plain_rate * (is_likely ? kWorthwhile : 1.0);
   int64_t best_depth = 0;
   size_t best_count = 0;
   for (int64_t depth = 1; depth <= deepest; ++depth) {
@@ -127,38 +130,38 @@ std::vector<int64_t> AutoDepth::best_depths(Sequences sequences, Assume assume) 
     ++depths[gains[i].sequence];
     --best_count;
   }
-  return depths;
+  return {.depths = std::move(depths), .gain = best_rate / plain_rate};
 }
 
-std::vector<int64_t> AutoDepth::probe(Sequences sequences, Sequences allowed, std::span<const int64_t> best) {
+std::vector<int64_t> AutoDepth::probe(Sequences sequences, Sequences allowed, const Choice& best) {
   const auto num_sequences = static_cast<int64_t>(sequences.size());
-  if (std::ranges::all_of(allowed, [](const ActiveSequence& sequence) { return sequence.max_drafts == 0; })) {
-    return {best.begin(), best.end()};  // as soon as the allowance is there
-  }
-  const std::vector<int64_t> hopeful = best_depths(allowed, Assume::kLowestCost);
-  if (drafts_any(hopeful) && !costs_.is_proven(num_sequences, total(hopeful))) {
+  Choice hopeful = best_choice(allowed, Assume::kLowestCost);
+  if (drafts_any(hopeful.depths) && !costs_.is_proven(num_sequences, total(hopeful.depths))) {
     rounds_to_probe_ = kSurveyInterval;
-    return hopeful;
+    return std::move(hopeful.depths);
   }
-  const bool is_hopeless = !drafts_any(best_depths(sequences, Assume::kAllHold));
-  if (drafts_any(best)) {
+  const bool drafts = drafts_any(best.depths);
+  const bool is_hopeless = !drafts_any(best_choice(sequences, Assume::kAllHold).depths);
+  if (drafts) {
     probe_interval_ = kMinProbeInterval;
-    rounds_to_probe_ = kMaxProbeInterval;
+    rounds_to_probe_ = best.gain < kCloseGain ? kCloseProbeInterval : kMaxProbeInterval;
   } else {
     rounds_to_probe_ = is_hopeless ? kHopelessIntervals * kMaxProbeInterval : probe_interval_;
     probe_interval_ = std::min(2 * probe_interval_, kMaxProbeInterval);
   }
-  probes_plain_ = drafts_any(best) && !probes_plain_;
-  if (probes_plain_) {
-    num_plain_ = num_sequences;
-    rounds_to_decide_ = kProbeRounds;
-  }
+  probes_plain_ = drafts && !probes_plain_;
+  if (probes_plain_) decide_plain(num_sequences, kProbeRounds);
   std::vector<int64_t> depths(sequences.size(), 0);
   for (size_t i = 0; i < depths.size() && !probes_plain_; ++i) {
-    depths[i] = std::min(best[i] + 1, allowed[i].max_drafts);
-    sequences[i].state->is_probing = best[i] == 0 && !is_hopeless;
+    depths[i] = std::min(best.depths[i] + 1, allowed[i].max_drafts);
+    sequences[i].state->is_probing = best.depths[i] == 0 && !is_hopeless;
   }
   return depths;
+}
+
+void AutoDepth::decide_plain(int64_t num_sequences, int64_t num_rounds) {
+  num_plain_ = num_sequences;
+  rounds_to_decide_ = num_rounds;
 }
 
 std::vector<int64_t> AutoDepth::depths(Sequences sequences) {
@@ -168,21 +171,31 @@ std::vector<int64_t> AutoDepth::depths(Sequences sequences) {
   if (!has_allowance_) allowance_us_ = kAllowance * costs_.plain_us(num_sequences);
   has_allowance_ = true;
 
-  const bool is_settled = num_plain_ == num_sequences && --rounds_to_decide_ > 0;
-  if (--rounds_to_probe_ > 0 && is_settled) return std::vector<int64_t>(sequences.size(), 0);
-  const std::vector<ActiveSequence> allowed = affordable(sequences);
-  std::vector<int64_t> depths = best_depths(allowed, Assume::kLikely);
+  const bool all_known = std::ranges::all_of(sequences, [](const ActiveSequence& sequence) { return sequence.state->is_known; });
+  const bool is_plain = num_plain_ == num_sequences && all_known;
+  if (--rounds_to_probe_ > 0 && is_plain && --rounds_to_decide_ > 0) return std::vector<int64_t>(sequences.size(), 0);
+  for (const ActiveSequence& sequence : sequences) sequence.state->is_known = true;
+  plain_stretch_ = is_plain ? std::min(2 * plain_stretch_, kMaxPlainStretch) : kMinPlainStretch;
   num_plain_ = 0;
-  if (rounds_to_probe_ <= 0) return probe(sequences, allowed, depths);
-  if (!drafts_any(depths)) depths = best_depths(allowed, Assume::kFirstHolds);
+  const std::vector<ActiveSequence> allowed = affordable(sequences);
+  if (std::ranges::all_of(allowed, [](const ActiveSequence& sequence) { return sequence.max_drafts == 0; })) {
+    decide_plain(num_sequences, plain_stretch_);
+    rounds_to_probe_ = std::max(rounds_to_probe_, plain_stretch_);
+    return std::vector<int64_t>(sequences.size(), 0);
+  }
+  Choice best = best_choice(allowed, Assume::kLikely);
+  if (rounds_to_probe_ <= 0) return probe(sequences, allowed, best);
+  if (!drafts_any(best.depths)) best = best_choice(allowed, Assume::kFirstHolds);
+  std::vector<int64_t>& depths = best.depths;
   for (size_t i = 0; i < depths.size(); ++i) {
     if (allowed[i].state->is_probing) depths[i] = std::min(std::max<int64_t>(depths[i], 1), allowed[i].max_drafts);
   }
-  if (!drafts_any(depths)) {
-    num_plain_ = num_sequences;
-    rounds_to_decide_ = kPlainStretch;
-  }
-  return depths;
+  if (!drafts_any(depths)) decide_plain(num_sequences, plain_stretch_);
+  return std::move(depths);
+}
+
+int64_t AutoDepth::num_plain_rounds_ahead() const {
+  return num_plain_ == 0 ? 0 : std::max<int64_t>(std::min(rounds_to_decide_, rounds_to_probe_) - 1, 0);
 }
 
 void AutoDepth::observe(const RoundReport& report) {

@@ -14,9 +14,10 @@
 //
 // What the choice does not show is found out in probes. While a cost that was not measured could change the choice, every
 // kSurveyInterval rounds one is measured; an engine measures all before its first text. While sequences draft, one draft more
-// for every sequence takes turns with a plain step every kMaxProbeInterval rounds. While they do not, the rounds between two
-// probes with a draft double from kMinProbeInterval to kMaxProbeInterval, and start over when a text changes. A first draft that
-// a probe gave to a sequence goes on for as long as its drafts hold.
+// for every sequence takes turns with a plain step every kMaxProbeInterval rounds, every kCloseProbeInterval where drafts promise
+// little: it costs little there, and the choice may be wrong. While they do not, the rounds between two probes with a draft
+// double from kMinProbeInterval to kMaxProbeInterval, and start over when a text changes. A first draft that a probe gave to a
+// sequence goes on for as long as its drafts hold.
 #pragma once
 
 #include "speculative/depth_policy.h"
@@ -31,20 +32,28 @@ class AutoDepth final : public DepthPolicy {
   static constexpr double kMaxSavings = 32.0;
   static constexpr int64_t kMinProbeInterval = 8;
   static constexpr int64_t kMaxProbeInterval = 128;
+  static constexpr int64_t kCloseProbeInterval = 32;
   static constexpr int64_t kSurveyInterval = 2;
-  /// Plain steps that one decision is good for: small models take no longer for a step than for some decisions.
-  static constexpr int64_t kPlainStretch = 4;
+  /// Plain steps that one decision is good for: twice as many every time that it is the same, since nothing is learned of drafts
+  /// meanwhile, and small models take no longer for a step than for some decisions.
+  static constexpr int64_t kMinPlainStretch = 4;
+  static constexpr int64_t kMaxPlainStretch = 32;
 
   /// `max_drafts`: most of a round.
   explicit AutoDepth(int64_t max_drafts);
 
   [[nodiscard]] int64_t max_drafts() const override { return max_drafts_; }
   [[nodiscard]] std::vector<int64_t> depths(std::span<const ActiveSequence> sequences) override;
+  [[nodiscard]] int64_t num_plain_rounds_ahead() const override;
   void observe(const RoundReport& report) override;
   void learn_cost(int64_t num_sequences, int64_t num_drafts, const RoundTime& time) override;
 
  private:
   using Sequences = std::span<const ActiveSequence>;
+  struct Choice {
+    std::vector<int64_t> depths;
+    double gain = 1.0;  // rate against that of plain steps
+  };
   /// What a choice of depths is made under.
   enum class Assume : uint8_t {
     kLikely,
@@ -58,9 +67,11 @@ class AutoDepth final : public DepthPolicy {
   /// The sequences, each with as many drafts at most as its savings and the allowance pay for if none of them holds.
   [[nodiscard]] std::vector<ActiveSequence> affordable(Sequences sequences) const;
   /// The depths of the greatest rate.
-  [[nodiscard]] std::vector<int64_t> best_depths(Sequences sequences, Assume assume) const;
+  [[nodiscard]] Choice best_choice(Sequences sequences, Assume assume) const;
   /// The depths of a probe instead of `best`; `allowed`: the affordable sequences.
-  [[nodiscard]] std::vector<int64_t> probe(Sequences sequences, Sequences allowed, std::span<const int64_t> best);
+  [[nodiscard]] std::vector<int64_t> probe(Sequences sequences, Sequences allowed, const Choice& best);
+  /// Plain steps for `num_rounds` rounds, unless another sequence comes.
+  void decide_plain(int64_t num_sequences, int64_t num_rounds);
   void settle(const RoundReport& report, double round_us, int64_t num_drafts);
   void learn(const SequenceOutcome& outcome);
 
@@ -73,6 +84,7 @@ class AutoDepth final : public DepthPolicy {
   int64_t rounds_to_probe_ = kSurveyInterval;
   bool probes_plain_ = false;  // the last probe was a plain step
   int64_t num_plain_ = 0;      // sequences that the last decision gave plain steps; 0: it was another one
+  int64_t plain_stretch_ = kMinPlainStretch;
   int64_t rounds_to_decide_ = 0;
 };
 

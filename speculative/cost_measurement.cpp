@@ -14,6 +14,8 @@ using Clock = std::chrono::steady_clock;
 /// Rounds of a depth. The first one, which uploads block tables, does not count where there is time for the others.
 constexpr int64_t kRounds = 4;
 constexpr double kSlowRoundUs = 10e3;
+/// For so long rounds do not count at all: code, weights and threads are still cold, above all in those that come first.
+constexpr double kWarmUpUs = 5e3;
 
 double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
@@ -127,15 +129,22 @@ void measure_round_costs(const GenerationParts& parts, int64_t num_sequences, De
   const auto begin_event = parts.backend->create_event();
   const auto draft_event = parts.backend->create_event();
   const auto verify_event = parts.backend->create_event();
-  const Clock::time_point begin = Clock::now();
-  for (const int64_t depth : depths_by_what_they_show(std::min(policy.max_drafts(), parts.proposer->max_drafts()))) {
-    MeasuredRounds rounds(parts, num_sequences, depth);
-    for (int64_t i = 0; rounds.fits() && i < kRounds; ++i) {
-      const RoundTime time = rounds.run(*begin_event, *draft_event, *verify_event);
-      if (i > 0 || time.total_us() > kSlowRoundUs) policy.learn_cost(num_sequences, depth, time);
-      if (microseconds_since(begin) > kMeasuringUs) return;
+  const std::vector<int64_t> depths = depths_by_what_they_show(std::min(policy.max_drafts(), parts.proposer->max_drafts()));
+  // Calls learn(round_idx, depth, time) after rounds of every depth, or for as long as there is time.
+  const auto run_rounds = [&](double most_us, const auto& learn) {
+    const Clock::time_point begin = Clock::now();
+    for (const int64_t depth : depths) {
+      MeasuredRounds rounds(parts, num_sequences, depth);
+      for (int64_t i = 0; rounds.fits() && i < kRounds; ++i) {
+        learn(i, depth, rounds.run(*begin_event, *draft_event, *verify_event));
+        if (microseconds_since(begin) > most_us) return;
+      }
     }
-  }
+  };
+  run_rounds(kWarmUpUs, [](int64_t /*round_idx*/, int64_t /*depth*/, const RoundTime& /*time*/) {});
+  run_rounds(kMeasuringUs, [&](int64_t round_idx, int64_t depth, const RoundTime& time) {
+    if (round_idx > 0 || time.total_us() > kSlowRoundUs) policy.learn_cost(num_sequences, depth, time);
+  });
 }
 
 }  // namespace foretoken

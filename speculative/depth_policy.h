@@ -21,6 +21,7 @@ struct DepthState {
   SurvivalEstimate survival{kMemory};
   double saved_us = 0.0;    // against plain decoding so far; what is negative was drawn from the allowance
   bool is_probing = false;  // drafts because a probe's drafts held
+  bool is_known = false;    // depths were chosen with it
 };
 
 /// A sequence that takes part in the next round.
@@ -64,6 +65,9 @@ class DepthPolicy {
   /// Drafts of each sequence in the next round, 0 .. its max_drafts; 0: a plain step. Throws InvalidArgument for no sequences and
   /// for one without a state.
   [[nodiscard]] virtual std::vector<int64_t> depths(std::span<const ActiveSequence> sequences) = 0;
+
+  /// Rounds after the one whose depths were chosen last that surely have no drafts either, unless other sequences join.
+  [[nodiscard]] virtual int64_t num_plain_rounds_ahead() const { return 0; }
 
   /// What the round gave and took. Throws InvalidArgument for a report without sequences or states, for more accepted than
   /// drafted and for

@@ -8,7 +8,8 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kProof = 2;  // samples
-/// A round this far from the pace says nothing of its depth: something disturbed it, or the pace changes.
+/// A round this far beyond the pace says nothing of its depth: something disturbed it, or the pace changes. Nothing makes rounds
+/// shorter than they are: what was measured before was disturbed then.
 constexpr double kMaxOffPace = 0.5;
 
 int64_t bucket_of(int64_t num_sequences) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(num_sequences))); }
@@ -101,8 +102,7 @@ double RoundCosts::observe(int64_t num_sequences, int64_t depth, int64_t num_dra
   const double pace = bucket.pace.value();
   const auto ratio = [&] { return time.total_us() / round_us(num_sequences, depth, num_drafts); };
   const bool is_known = is_proven(num_sequences, num_drafts) && bucket.draft.num_samples(depth) >= kProof;
-  const bool is_telling =
-      bucket.pace.goes_on(depth) && !bucket.pace.is_set_by(depth) && std::abs(ratio() / pace - 1.0) < kMaxOffPace;
+  const bool is_telling = bucket.pace.goes_on(depth) && !bucket.pace.is_set_by(depth) && ratio() / pace - 1.0 < kMaxOffPace;
   if (!is_known || is_telling) add(bucket, num_sequences, depth, num_drafts, time, pace);
   if (is_known) bucket.pace.add(depth, ratio());
   const double usual_us = round_us(num_sequences, depth, num_drafts);

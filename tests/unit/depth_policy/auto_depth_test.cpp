@@ -219,6 +219,60 @@ TEST(AutoDepth, ProbesLessAndLessOften) {
   EXPECT_LE(later, 3);
 }
 
+/// A drafter may rest for as long, so nothing may be drafted then.
+TEST(AutoDepth, KnowsOfRoundsWithoutDrafts) {
+  for (const Pattern& pattern : all_patterns()) {
+    SimulatedDevice device(all_costs()[1], 8);
+    AutoDepth policy(kMaxDrafts);
+    measure_costs(policy, device);
+    std::vector<DepthState> states(1);
+    SimulatedRun run;
+    int64_t sure_until = 0;
+    int64_t longest = 0;
+    for (int64_t round = 0; round < 2000; ++round) {
+      const int64_t drafting = run.rounds - (run.rounds == 0 ? 0 : run.rounds_by_depth[0]);
+      device.round(policy, states, {pattern.chances}, run);
+      if (round <= sure_until && round > 0) {
+        EXPECT_EQ(run.rounds - run.rounds_by_depth[0], drafting) << pattern.name << ", round " << round;
+      }
+      const int64_t ahead = policy.num_plain_rounds_ahead();
+      if (ahead > 0) sure_until = round + ahead;
+      longest = std::max(longest, ahead);
+    }
+    EXPECT_EQ(longest >= AutoDepth::kMaxPlainStretch - 1, pattern.name == "random") << pattern.name;
+  }
+}
+
+TEST(AutoDepth, DecidesAnewWhenASequenceJoins) {
+  SimulatedDevice device(all_costs()[1], 8);
+  AutoDepth policy(kMaxDrafts);
+  measure_costs(policy, device);
+  DepthState first;
+  const std::vector<ActiveSequence> active{{.state = &first, .max_drafts = kMaxDrafts}};
+  std::vector<DepthState> states(1);
+  SimulatedRun run;
+  while (policy.num_plain_rounds_ahead() < AutoDepth::kMaxPlainStretch - 1) {
+    device.round(policy, states, {all_patterns()[2].chances}, run);
+    ASSERT_LT(run.rounds, 2000);
+  }
+  (void)policy.depths(active);
+  EXPECT_LT(policy.num_plain_rounds_ahead(), AutoDepth::kMinPlainStretch);
+}
+
+/// The first plain steps took four times as long as they do, so drafts seemed to be worth their time.
+TEST(AutoDepth, FindsOutThatPlainStepsAreFaster) {
+  SimulatedDevice device(all_costs()[1], 3);
+  AutoDepth policy(kMaxDrafts);
+  const RoundTime plain = device.time(1, 0, 0);
+  for (int i = 0; i < 2; ++i) policy.learn_cost(1, 0, {.verify_us = 4.0 * plain.verify_us});
+  for (int i = 0; i < 2; ++i) {
+    for (int64_t depth = 1; depth <= kMaxDrafts; ++depth) policy.learn_cost(1, depth, device.time(1, depth, depth));
+  }
+  DepthState state;
+  (void)device.generate(policy, state, all_patterns()[2].chances, 1500);
+  EXPECT_GE(device.generate(policy, state, all_patterns()[2].chances, 1000).speedup(), 0.98);
+}
+
 TEST(AutoDepth, GivesEachSequenceItsOwnDepth) {
   // Rows are dear and draft passes are not, so a row goes where it holds.
   SimulatedDevice device({"rows", [](int64_t k) { return 20.0 * static_cast<double>(k); },
