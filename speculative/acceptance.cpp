@@ -83,7 +83,7 @@ std::vector<int32_t> measure_prefix_acceptance(Stream& stream, TargetRunner& run
   std::vector<Walk> walks = start_walks(measured, budget);
   TargetSequence sequence = runner.create_sequence(budget);
   if (!wanted.draft_prompt_rows && prompt.size() > 1) {
-    for (Walk& walk : walks) walk.proposer().begin_at(static_cast<int64_t>(prompt.size()) - 1, *walk.state);
+    for (Walk& walk : walks) walk.proposer().skip_to(static_cast<int64_t>(prompt.size()) - 1, *walk.state);
   }
   runner.prefill(sequence, prompt, [&](int64_t first, int64_t rows) {
     if (!wanted.draft_prompt_rows) return;

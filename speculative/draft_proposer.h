@@ -107,6 +107,10 @@ class DraftProposer {
   [[nodiscard]] virtual std::optional<int64_t> last_pair_key(const ProposerState& state) const = 0;
   /// Pair key of the row that append_rows or propose takes next.
   [[nodiscard]] virtual int64_t first_missing_key(const ProposerState& state) const = 0;
+  /// Leaves the missing rows with keys below `first_key` out, which is first_missing_key then: what is drafted attends to the
+  /// rows before the gap and after it. Throws InvalidArgument for a key before first_missing_key, InvalidState between propose
+  /// and after_verify.
+  virtual void skip_to(int64_t first_key, ProposerState& state) = 0;
 
   /// The cache that the rows lie in.
   [[nodiscard]] virtual PagedKvCache& kv_cache() = 0;
@@ -120,12 +124,6 @@ class DraftProposer {
   /// Moves the rows of `kv` with keys below `num_keys` into an empty state, whose first_missing_key is num_keys then. Throws
   /// InvalidState when it is not empty; `kv` is then untouched.
   virtual void install_kv(DrafterKv& kv, int64_t num_keys, ProposerState& state) = 0;
-  /// Leaves the rows with keys below `first_key` out of an empty state: the drafter's context begins after them.
-  void begin_at(int64_t first_key, ProposerState& state) {
-    DrafterKv kv = take_kv(state);
-    kv.num_keys = first_key;
-    install_kv(kv, first_key, state);
-  }
 };
 
 }  // namespace foretoken

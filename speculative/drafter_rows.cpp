@@ -1,6 +1,7 @@
 #include "speculative/drafter_rows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/fault.h"
@@ -27,7 +28,7 @@ void DrafterRows::start(GenerationRequest& request, int64_t budget_tokens, int64
   request.drafter = proposer_.alloc_state(budget_tokens);
   // The row of the prompt's last token is built with the first one of the text.
   const int64_t first_key = takes_prompts_ ? num_cached_tokens : static_cast<int64_t>(request.prompt.size()) - 1;
-  if (first_key > 0) proposer_.begin_at(first_key, *request.drafter);
+  if (first_key > 0) proposer_.skip_to(first_key, *request.drafter);
 }
 
 void DrafterRows::append_chunk(GenerationRequest& request, int64_t first_position, int64_t num_rows) {
@@ -48,7 +49,9 @@ void DrafterRows::append_chunk(GenerationRequest& request, int64_t first_positio
 void DrafterRows::add(GenerationRequest& request, std::span<const int32_t> next_token_ids, int64_t first_row) {
   PendingRows& pending = request.pending;
   if (pending.next_token_ids.empty()) {
-    pending = {.next_token_ids = {next_token_ids.begin(), next_token_ids.end()}, .first_hidden_row = first_row};
+    pending.next_token_ids.assign(next_token_ids.begin(), next_token_ids.end());
+    pending.first_hidden_row = first_row;
+    pending.is_parked = false;
     return;
   }
   copy_to_place(request, first_row, static_cast<int64_t>(next_token_ids.size()));
@@ -58,9 +61,18 @@ void DrafterRows::add(GenerationRequest& request, std::span<const int32_t> next_
 void DrafterRows::park(GenerationRequest& request) {
   PendingRows& pending = request.pending;
   if (pending.next_token_ids.empty() || pending.is_parked) return;
-  const std::vector<int32_t> next_token_ids = std::exchange(pending.next_token_ids, {});
+  std::vector<int32_t> next_token_ids = std::exchange(pending.next_token_ids, {});
   copy_to_place(request, pending.first_hidden_row, static_cast<int64_t>(next_token_ids.size()));
-  pending.next_token_ids = next_token_ids;
+  pending.next_token_ids = std::move(next_token_ids);
+}
+
+void DrafterRows::pass_by(GenerationRequest& request, int64_t num_rounds_ahead) {
+  PendingRows& pending = request.pending;
+  ++pending.num_plain_rounds;
+  const int64_t num_rows_to_come = 1 + num_rounds_ahead;
+  if (pending.num_plain_rounds <= kRoundsToRest || num_rows_to_come < kRecentRows) return park(request);
+  pending.num_left_out += static_cast<int64_t>(pending.next_token_ids.size());
+  pending.next_token_ids.clear();
 }
 
 void DrafterRows::copy_to_place(GenerationRequest& request, int64_t first_row, int64_t num_rows) {
@@ -76,22 +88,23 @@ void DrafterRows::copy_to_place(GenerationRequest& request, int64_t first_row, i
 
 void DrafterRows::make_proposable(GenerationRequest& request) {
   const auto held = static_cast<int64_t>(request.pending.next_token_ids.size());
-  if (held > proposer_.max_part_rows()) append_oldest(request, held - 1);
+  append_oldest(request, held > proposer_.max_part_rows() ? held - 1 : 0);
 }
 
 void DrafterRows::keep_newest(GenerationRequest& request) {
-  const auto held = static_cast<int64_t>(request.pending.next_token_ids.size());
-  if (held > 1) append_oldest(request, held - 1);
+  append_oldest(request, std::max<int64_t>(static_cast<int64_t>(request.pending.next_token_ids.size()) - 1, 0));
 }
 
-void DrafterRows::set_parked(GenerationRequest& request, std::span<const int32_t> next_token_ids) {
-  request.pending = {.next_token_ids = {next_token_ids.begin(), next_token_ids.end()},
-                     .first_hidden_row = first_parked_row(request.sequence->state_slot()),
-                     .is_parked = true};
+void DrafterRows::set_parked(GenerationRequest& request, PendingRows row) {
+  row.first_hidden_row = first_parked_row(request.sequence->state_slot());
+  row.is_parked = true;
+  request.pending = std::move(row);
 }
 
 void DrafterRows::append_oldest(GenerationRequest& request, int64_t count) {
   PendingRows& pending = request.pending;
+  const int64_t num_left_out = std::exchange(pending.num_left_out, 0);
+  if (num_left_out > 0) proposer_.skip_to(proposer_.first_missing_key(*request.drafter) + num_left_out, *request.drafter);
   const int64_t step = proposer_.max_append_rows();
   for (int64_t row = 0; row < count; row += step) {
     const int64_t rows = std::min(step, count - row);

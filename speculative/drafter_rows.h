@@ -1,4 +1,4 @@
-// What the drafter still lacks of each sequence: where the target's hidden states lie until the drafter takes them in.
+// What the drafter's context is made of: which of the target's hidden states it takes in, and where they lie until then.
 #pragma once
 
 #include "speculative/draft_proposer.h"
@@ -8,11 +8,18 @@
 namespace foretoken {
 
 /// A pass of the target overwrites the hidden states of the one before. Rows that are needed longer are parked: copied to the
-/// sequence's place behind the rows of the passes. Works on the stream of the runner; waits for nothing.
+/// sequence's place behind the rows of the passes. A sequence without drafts for a while rests while its depth policy knows that
+/// none come soon: its plain steps then cost nothing for a drafter, whose context has a gap later, but ends with recent rows.
+/// Works on the stream of the runner; waits for nothing.
 class DrafterRows {
  public:
   /// Rows of a sequence's parking place: as many plain steps go by between two passes of append_rows.
   static constexpr int64_t kParkedRows = 32;
+  /// Rounds in a row without drafts before a sequence rests: rows of a verify step and of these rounds fill its parking place.
+  static constexpr int64_t kRoundsToRest = kParkedRows - TargetRunner::kMaxVerifyRows;
+  /// Rows that one that rested drafts with at least, if it was known when: the first draft pass takes them in. Of the bundled
+  /// checkpoints fewer of the first drafts hold with fewer.
+  static constexpr int64_t kRecentRows = 8;
 
   /// All must outlive it. The runner needs kParkedRows parked rows for each of its sequences. Throws InvalidArgument otherwise.
   /// Without `takes_prompts` a drafter's context begins with generated text.
@@ -30,20 +37,24 @@ class DrafterRows {
   void append_chunk(GenerationRequest& request, int64_t first_position, int64_t num_rows);
   /// The last pass left rows at `first_row`, one for each of `next_token_ids`.
   void add(GenerationRequest& request, std::span<const int32_t> next_token_ids, int64_t first_row);
-  /// Before a pass that overwrites them.
+  /// Before a pass that overwrites them, of other sequences.
   void park(GenerationRequest& request);
+  /// Before a round without drafts for the request, and `num_rounds_ahead` more: parks its rows, or leaves them out when it
+  /// rests.
+  void pass_by(GenerationRequest& request, int64_t num_rounds_ahead);
   /// Before a propose that takes them in: at most as many are left as it may take.
   void make_proposable(GenerationRequest& request);
   /// Appends all but the newest.
   void keep_newest(GenerationRequest& request);
-  /// One row lies in the request's parking place, at place_of, and is all that is pending: of the token before `next_token_ids`.
-  void set_parked(GenerationRequest& request, std::span<const int32_t> next_token_ids);
+  /// One row lies in the request's parking place, at place_of, and is all that is pending; `row` says what else is known of it.
+  void set_parked(GenerationRequest& request, PendingRows row);
   /// The first row of the parking place of a sequence's slot, [1, hidden_size].
   [[nodiscard]] Tensor place_of(int32_t state_slot) const { return hidden().rows(first_parked_row(state_slot), 1); }
   /// Appends all of them.
   void flush(GenerationRequest& request) { append_oldest(request, static_cast<int64_t>(request.pending.next_token_ids.size())); }
 
  private:
+  /// Tells the drafter what was left out, and appends the `count` oldest rows.
   void append_oldest(GenerationRequest& request, int64_t count);
   /// Copies the rows of a pass behind those that are parked.
   void copy_to_place(GenerationRequest& request, int64_t first_row, int64_t num_rows);

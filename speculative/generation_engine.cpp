@@ -273,7 +273,7 @@ void GenerationEngine::choose_depths(Round& round) {
   if (!options_.depth_policy) return;
   const std::vector<int64_t> depths = options_.depth_policy->depths(sequences);
   for (size_t i = 0; i < round.size(); ++i) {
-    if (round[i].request->options.depth_pattern.empty()) round[i].depth = depths[i];
+    if (is_policys(*round[i].request)) round[i].depth = depths[i];
   }
 }
 
@@ -304,7 +304,7 @@ void GenerationEngine::draft(const Round& round) {
   for (const Member& member : round) {
     GenerationRequest& request = *member.request;
     if (member.depth == 0) {
-      rows_->park(request);
+      rows_->pass_by(request, is_policys(request) ? options_.depth_policy->num_plain_rounds_ahead() : 0);
       continue;
     }
     rows_->make_proposable(request);

@@ -112,6 +112,10 @@ class GenerationEngine {
   void reserve(Round& round);
   [[nodiscard]] Round make_round();
   void number_rows(Round& round) const;
+  /// Whether the depth policy chooses the request's depths, not the request itself.
+  [[nodiscard]] bool is_policys(const GenerationRequest& request) const {
+    return options_.depth_policy && request.options.depth_pattern.empty();
+  }
   void choose_depths(Round& round);
   void stage(const Round& round);
   void stage_drafted(Round& round);

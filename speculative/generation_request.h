@@ -24,15 +24,17 @@ struct PendingRows {
   std::vector<int32_t> next_token_ids;
   int64_t first_hidden_row = 0;
   bool is_parked = false;
+  int64_t num_left_out = 0;      // rows before them that the drafter never gets
+  int64_t num_plain_rounds = 0;  // since the last drafts
 };
 
 /// What a preempted request had on the device.
 struct SavedRequest {
   HostCopy bytes;
-  int64_t num_tokens = 0;                    // in the target's caches
-  int64_t num_draft_rows = 0;                // in the drafter's
-  int64_t num_draft_keys = 0;                // see DrafterKv
-  std::vector<int32_t> pending_token_ids{};  // of the pending row, if there is one
+  int64_t num_tokens = 0;      // in the target's caches
+  int64_t num_draft_rows = 0;  // in the drafter's
+  int64_t num_draft_keys = 0;  // see DrafterKv
+  PendingRows pending{};       // the newest one, if there is one
 };
 
 class GenerationRequest {

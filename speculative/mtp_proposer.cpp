@@ -297,6 +297,14 @@ std::optional<int64_t> MtpProposer::last_pair_key(const ProposerState& state) co
   return own.num_rows() == 0 ? std::nullopt : std::optional(own.last_key);
 }
 
+void MtpProposer::skip_to(int64_t first_key, ProposerState& state) {
+  State& own = typed(state);
+  if (own.num_drafted > 0) throw Error(ErrorCode::kInvalidState, "drafter rows cannot be left out before their drafts are verified");
+  if (first_key < own.next_key) fail("pair key to skip to", "at least " + std::to_string(own.next_key), first_key);
+  own.next_key = first_key;
+  own.has_exact_rows &= own.num_kept == first_key;
+}
+
 std::span<const int32_t> MtpProposer::kv_blocks(const ProposerState& state) const {
   const State& own = typed(state);
   return own.has_exact_rows ? own.blocks.blocks() : std::span<const int32_t>();

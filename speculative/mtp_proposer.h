@@ -68,6 +68,7 @@ class MtpProposer final : public DraftProposer {
   [[nodiscard]] int64_t num_drafted(const ProposerState& state) const override;
   [[nodiscard]] std::optional<int64_t> last_pair_key(const ProposerState& state) const override;
   [[nodiscard]] int64_t first_missing_key(const ProposerState& state) const override;
+  void skip_to(int64_t first_key, ProposerState& state) override;
   [[nodiscard]] PagedKvCache& kv_cache() override { return cache_; }
   [[nodiscard]] const PagedKvCache& kv_cache() const override { return cache_; }
   [[nodiscard]] std::span<const int32_t> kv_blocks(const ProposerState& state) const override;

@@ -134,7 +134,7 @@ void RequestMemory::start(GenerationRequest& request) {
   give_state(request, std::move(*kv));
   if (!match.needs_boundary_row) return;
   const int32_t next_token_id = request.prompt[static_cast<size_t>(match.num_tokens)];
-  rows_->set_parked(request, {&next_token_id, 1});
+  rows_->set_parked(request, {.next_token_ids = {next_token_id}});
 }
 
 /// A state with the rows of `kv` and room for the request's budget.
@@ -173,7 +173,7 @@ void RequestMemory::save(GenerationRequest& request) {
       .num_tokens = request.sequence->num_tokens(),
       .num_draft_rows = kv ? kv->num_rows : 0,
       .num_draft_keys = kv ? kv->num_keys : 0,
-      .pending_token_ids = request.pending.next_token_ids,
+      .pending = request.pending,
   });
   release(request);
   request.phase = Phase::kWaiting;
@@ -199,7 +199,7 @@ void RequestMemory::restore(GenerationRequest& request, int64_t spare_blocks) {
     if (!kv->blocks.reserve(saved.num_draft_rows)) throw Error(ErrorCode::kOutOfMemory, "no room for the drafter's rows");
     draft_blocks.assign(kv->blocks.blocks().begin(), kv->blocks.blocks().end());
   }
-  if (!saved.pending_token_ids.empty()) rows_->set_parked(request, saved.pending_token_ids);
+  if (!saved.pending.next_token_ids.empty()) rows_->set_parked(request, saved.pending);
   saved.bytes.restore(*parts_.stream, pieces(request, draft_blocks));
   if (kv) give_state(request, std::move(*kv));
   request.saved.reset();

@@ -155,7 +155,7 @@ foretoken_status foretoken_sequence_skip(foretoken_sequence* sequence, int64_t f
     if (object->next_key() != 0) {
       throw foretoken::Error(foretoken::ErrorCode::kInvalidState, "rows can be left out of an empty sequence only");
     }
-    object->drafter->proposer().begin_at(first_key, *object->state);
+    object->drafter->proposer().skip_to(first_key, *object->state);
   });
 }
 

@@ -117,7 +117,7 @@ TEST_P(DrafterContextTest, WithoutPromptRowsTheContextBeginsWithTheText) {
   const std::vector<int32_t> ids = prompt(25);
   const auto last_key = static_cast<int64_t>(ids.size()) - 1;
   const auto state = model.proposer().alloc_state(200);
-  model.proposer().begin_at(last_key, *state);
+  model.proposer().skip_to(last_key, *state);
   EXPECT_EQ(model.proposer().num_rows(*state), 0);
   EXPECT_EQ(model.proposer().first_missing_key(*state), last_key);
   EXPECT_TRUE(model.proposer().kv_blocks(*state).empty()) << "no prefix may be made of it";

@@ -219,7 +219,7 @@ TEST(LongContextAcceptance, IsFlatUpTo64K) {
     std::vector<std::unique_ptr<ProposerState>> drafters;
     for (const int64_t first_key : {int64_t{0}, kFar}) {
       drafters.push_back(model.proposer().alloc_state(300));
-      if (first_key > 0) model.proposer().begin_at(first_key, *drafters.back());
+      if (first_key > 0) model.proposer().skip_to(first_key, *drafters.back());
     }
     TargetSequence sequence = model.runner().create_sequence(300);
     model.runner().prefill(sequence, prompt, [&](int64_t first, int64_t rows) {
