@@ -62,6 +62,14 @@ inline Result copy_async(void* destination, const void* source, size_t bytes, St
   return {cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync"};
 }
 
+/// How far the allocation that an address lies in goes on from there.
+struct MemoryRange {
+  size_t bytes = 0;  // 0: no memory of a device lies there
+  int device = 0;
+  bool managed = false;  // and so within reach of every device
+};
+[[nodiscard]] Result memory_range(uint64_t address, MemoryRange& range);
+
 /// A stream that does not wait for the default one.
 inline Result create_stream(Stream& stream) {
   return {cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"};
@@ -69,6 +77,16 @@ inline Result create_stream(Stream& stream) {
 inline Result destroy(Stream stream) { return {cudaStreamDestroy(stream), "cudaStreamDestroy"}; }
 inline Result synchronize(Stream stream) { return {cudaStreamSynchronize(stream), "cudaStreamSynchronize"}; }
 inline Result wait_event(Stream stream, Event event) { return {cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent"}; }
+
+/// Whether the stream's owner captures it into a graph, or captures another so that this one may not be used.
+inline Result is_captured(Stream stream, bool& captured) {
+  cudaStreamCaptureStatus state{};
+  const Status status = cudaStreamIsCapturing(stream, &state);
+  captured = status == cudaErrorStreamCaptureImplicit || state != cudaStreamCaptureStatusNone;
+  return {status == cudaErrorStreamCaptureImplicit ? kSuccess : status, "cudaStreamIsCapturing"};
+}
+/// Whether the handle stands for a stream of its own on each thread.
+inline bool is_of_each_thread(Stream stream) { return stream == cudaStreamPerThread; }
 
 inline Result create_event(Event& event, bool keeps_time) {
   return {cudaEventCreateWithFlags(&event, keeps_time ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreateWithFlags"};

@@ -59,6 +59,14 @@ inline Result copy_async(void* destination, const void* source, size_t bytes, St
   return {hipMemcpyAsync(destination, source, bytes, hipMemcpyDefault, stream), "hipMemcpyAsync"};
 }
 
+/// How far the allocation that an address lies in goes on from there.
+struct MemoryRange {
+  size_t bytes = 0;  // 0: no memory of a device lies there
+  int device = 0;
+  bool managed = false;  // and so within reach of every device
+};
+[[nodiscard]] Result memory_range(uint64_t address, MemoryRange& range);
+
 /// A stream that does not wait for the default one.
 inline Result create_stream(Stream& stream) {
   return {hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "hipStreamCreateWithFlags"};
@@ -66,6 +74,16 @@ inline Result create_stream(Stream& stream) {
 inline Result destroy(Stream stream) { return {hipStreamDestroy(stream), "hipStreamDestroy"}; }
 inline Result synchronize(Stream stream) { return {hipStreamSynchronize(stream), "hipStreamSynchronize"}; }
 inline Result wait_event(Stream stream, Event event) { return {hipStreamWaitEvent(stream, event, 0), "hipStreamWaitEvent"}; }
+
+/// Whether the stream's owner captures it into a graph, or captures another so that this one may not be used.
+inline Result is_captured(Stream stream, bool& captured) {
+  hipStreamCaptureStatus state{};
+  const Status status = hipStreamIsCapturing(stream, &state);
+  captured = status == hipErrorStreamCaptureImplicit || state != hipStreamCaptureStatusNone;
+  return {status == hipErrorStreamCaptureImplicit ? kSuccess : status, "hipStreamIsCapturing"};
+}
+/// Whether the handle stands for a stream of its own on each thread: hipStreamPerThread, which HIP's headers for NVIDIA lack.
+inline bool is_of_each_thread(Stream stream) { return reinterpret_cast<uintptr_t>(stream) == 2; }
 
 inline Result create_event(Event& event, bool keeps_time) {
   return {hipEventCreateWithFlags(&event, keeps_time ? hipEventDefault : hipEventDisableTiming), "hipEventCreateWithFlags"};

@@ -21,8 +21,10 @@ class RuntimeBackend final : public GpuBackend {
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override;
+  [[nodiscard]] Buffer adopt_memory(const NativeMemory& memory) override;
   [[nodiscard]] size_t allocated_bytes() const override { return allocated_bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] std::unique_ptr<Stream> adopt_stream(void* native) override;
   [[nodiscard]] std::unique_ptr<Event> create_event() override;
   [[nodiscard]] Program record(std::string_view label, const RecordFn& fn) override;
   [[nodiscard]] const OpTable& ops() const override { return ops_; }

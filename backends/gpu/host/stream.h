@@ -16,7 +16,10 @@ class RuntimeStream final : public Stream {
  public:
   /// `context` outlives the stream. `synchronous`: waits after each launch, and Programs run launch by launch.
   RuntimeStream(int device, const ListContext& context, bool synchronous);
-  /// Waits for what is under way: staging memory is in use until then.
+  /// On `adopted`, a stream of the caller that outlives this one. Throws InvalidArgument when it cannot be used with this device,
+  /// InvalidState while it is captured. It must not be captured when this one goes: the wait then would spoil the capture.
+  RuntimeStream(int device, const ListContext& context, bool synchronous, runtime::Stream adopted);
+  /// Waits for what is under way, on a stream of the caller for its last upload: staging memory is in use until then.
   ~RuntimeStream() override;
 
   void run(const RecordFn& fn) override;
@@ -31,7 +34,7 @@ class RuntimeStream final : public Stream {
  private:
   static constexpr size_t kRemembered = 4;
 
-  /// Refuses the call while this thread records, and makes the device current.
+  /// Refuses the call while this thread records and while the stream's owner captures it, and makes the device current.
   void enter(std::string_view call) const;
   void remember(std::string_view work);
   void wait_for_all();
@@ -40,7 +43,9 @@ class RuntimeStream final : public Stream {
   const ListContext& context_;
   bool synchronous_;
   Staging staging_;
-  StreamHandle stream_;                          // destroyed before the staging memory
+  StreamHandle own_;                             // destroyed before the staging memory; null: the stream is the caller's
+  runtime::Stream stream_ = nullptr;             // where work goes
+  EventHandle uploaded_;                         // of the caller's stream: where its last upload ends
   std::array<std::string, kRemembered> recent_;  // labels of work since the last wait, for errors; empty: none
   size_t num_recent_ = 0;
 };

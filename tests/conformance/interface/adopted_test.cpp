@@ -110,10 +110,27 @@ TEST_P(Adopted, MemoryThatIsNoneIsRefused) {
   }));
 }
 
-TEST_P(Adopted, DevicesWithoutStreamsOfCallersSayIt) {
-  if (!GetParam().runs_cpu_kernels) GTEST_SKIP() << "which streams there are to adopt is the backend's own business";
-  expect_error([&] { static_cast<void>(backend_->adopt_stream(this)); }, ErrorCode::kUnsupported,
-               {backend_->capabilities().backend, "no streams"});
+/// CUDA and HIP: the default stream, which a caller has without making one.
+TEST_P(Adopted, StreamsOfTheCallerAreUsedWhereThereAreSome) {
+  const std::string& name = backend_->capabilities().backend;
+  if (name != "cuda" && name != "hip") {
+    expect_error([&] { static_cast<void>(backend_->adopt_stream(nullptr)); }, ErrorCode::kUnsupported, {name, "no streams"});
+    return;
+  }
+  const Buffer in = backend_->allocate(4000);
+  const Buffer out = backend_->allocate(4000);
+  const auto adopted = backend_->adopt_stream(nullptr);
+  const Program program = backend_->record("copy", [&](CommandList& cmd) { cmd.copy(in.view(), out.view()); });
+  const auto values = iota(1000, 9);
+  adopted->upload(std::as_bytes(std::span(values)), in.view());
+  adopted->run(program);
+  const auto event = backend_->create_event();
+  adopted->record(*event);
+  stream_->wait(*event);
+  EXPECT_EQ(download(out.view()), values);
+  adopted->synchronize();
+  expect_error([&] { static_cast<void>(backend_->adopt_stream(reinterpret_cast<void*>(uintptr_t{2}))); },
+               ErrorCode::kInvalidArgument, {"every thread"});
 }
 
 FORETOKEN_INTERFACE_SUITE(Adopted);
