@@ -109,45 +109,41 @@ std::shared_ptr<BufferObject> buffer_on(const DeviceObject& device, foretoken_bu
 
 }  // namespace foretoken::c_api
 
-using foretoken::c_api::BufferObject;
-using foretoken::c_api::DeviceObject;
-using foretoken::c_api::guard;
-using foretoken::c_api::Locked;
-using foretoken::c_api::require;
+using namespace foretoken;
+using namespace foretoken::c_api;
 
 foretoken_status foretoken_device_count(size_t* count) {
-  return guard([&] { require(count, "count") = foretoken::c_api::all_devices().size(); });
+  return guard([&] { require(count, "count") = all_devices().size(); });
 }
 
 foretoken_status foretoken_device_describe(size_t index, foretoken_device_info* info) {
   return guard([&] {
     require(info, "info");
-    const auto infos = foretoken::c_api::all_devices();
+    const auto infos = all_devices();
     if (index >= infos.size()) {
-      foretoken::c_api::fail_argument("index", "less than " + std::to_string(infos.size()), std::to_string(index));
+      fail_argument("index", "less than " + std::to_string(infos.size()), std::to_string(index));
     }
-    foretoken::c_api::write_struct(info, infos[index], "info");
+    write_struct(info, infos[index], "info");
   });
 }
 
 foretoken_status foretoken_device_open(const char* selector, const foretoken_device_options* options, foretoken_device** device) {
   return guard([&] {
     require(device, "device");
-    const auto given = foretoken::c_api::read_struct(options, "options");
-    *device = foretoken::c_api::make_handle<foretoken_device>(
-        foretoken::c_api::open_device(foretoken::c_api::text_or_empty(selector), given));
+    const auto given = read_struct(options, "options");
+    *device = make_handle<foretoken_device>(open_device(text_or_empty(selector), given));
   });
 }
 
 foretoken_status foretoken_device_close(foretoken_device* device) {
-  return guard([&] { foretoken::c_api::free_handle<DeviceObject>(device); });
+  return guard([&] { free_handle<DeviceObject>(device); });
 }
 
 foretoken_status foretoken_device_get_info(foretoken_device* device, foretoken_device_info* info) {
   return guard([&] {
     Locked<DeviceObject> object(device);
-    const foretoken::Capabilities& capabilities = object->backend().capabilities();
-    foretoken::c_api::write_struct(info, foretoken::c_api::info_of(capabilities, capabilities.backend), "info");
+    const Capabilities& capabilities = object->backend().capabilities();
+    write_struct(info, info_of(capabilities, capabilities.backend), "info");
   });
 }
 
@@ -166,9 +162,8 @@ foretoken_status foretoken_buffer_create(foretoken_device* device, uint64_t byte
   return guard([&] {
     Locked<DeviceObject> object(device);
     require(buffer, "buffer");
-    if (bytes == 0) foretoken::c_api::fail_argument("bytes", "at least 1", "0");
-    *buffer = foretoken::c_api::make_handle<foretoken_buffer>(
-        std::make_shared<BufferObject>(object.shared(), object->backend().allocate(bytes)));
+    if (bytes == 0) fail_argument("bytes", "at least 1", "0");
+    *buffer = make_handle<foretoken_buffer>(std::make_shared<BufferObject>(object.shared(), object->backend().allocate(bytes)));
   });
 }
 
@@ -178,18 +173,18 @@ foretoken_status foretoken_buffer_adopt(foretoken_device* device, const foretoke
     Locked<DeviceObject> object(device);
     require(memory, "memory");
     require(buffer, "buffer");
-    const auto given = foretoken::c_api::read_struct(memory, "memory");
-    *buffer = foretoken::c_api::make_handle<foretoken_buffer>(std::make_shared<BufferObject>(
+    const auto given = read_struct(memory, "memory");
+    *buffer = make_handle<foretoken_buffer>(std::make_shared<BufferObject>(
         object.shared(), object->backend().adopt_memory({.handle = given.handle, .offset = given.offset, .bytes = given.bytes})));
   });
 }
 
 foretoken_status foretoken_buffer_free(foretoken_buffer* buffer) {
   return guard([&] {
-    if (buffer != nullptr && foretoken::c_api::find<BufferObject>(buffer)->is_part()) {
-      foretoken::c_api::fail_argument("buffer", "one of foretoken_buffer_create or foretoken_buffer_adopt", "part of a target");
+    if (buffer != nullptr && find<BufferObject>(buffer)->is_part()) {
+      fail_argument("buffer", "one of foretoken_buffer_create or foretoken_buffer_adopt", "part of a target");
     }
-    foretoken::c_api::free_handle<BufferObject>(buffer);
+    free_handle<BufferObject>(buffer);
   });
 }
 
@@ -204,7 +199,7 @@ foretoken_status foretoken_buffer_get(foretoken_buffer* buffer, uint64_t* bytes,
 foretoken_status foretoken_buffer_upload(foretoken_buffer* buffer, uint64_t offset, const void* source, uint64_t bytes) {
   return guard([&] {
     Locked<BufferObject> object(buffer);
-    const foretoken::BufferView view = object->slice("offset and bytes", offset, bytes);
+    const BufferView view = object->slice("offset and bytes", offset, bytes);
     if (bytes == 0) return;
     object->stream().upload({static_cast<const std::byte*>(&require(static_cast<const std::byte*>(source), "source")), bytes},
                             view);
@@ -214,7 +209,7 @@ foretoken_status foretoken_buffer_upload(foretoken_buffer* buffer, uint64_t offs
 foretoken_status foretoken_buffer_download(foretoken_buffer* buffer, uint64_t offset, void* destination, uint64_t bytes) {
   return guard([&] {
     Locked<BufferObject> object(buffer);
-    const foretoken::BufferView view = object->slice("offset and bytes", offset, bytes);
+    const BufferView view = object->slice("offset and bytes", offset, bytes);
     if (bytes == 0) return;
     object->stream().download(view, {&require(static_cast<std::byte*>(destination), "destination"), bytes});
   });

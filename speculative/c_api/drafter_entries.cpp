@@ -33,27 +33,18 @@ void install(SequenceObject& sequence, foretoken_kv* handle, int64_t num_keys) {
 }  // namespace
 }  // namespace foretoken::c_api
 
-using foretoken::c_api::DrafterObject;
-using foretoken::c_api::free_handle;
-using foretoken::c_api::guard;
-using foretoken::c_api::KvObject;
-using foretoken::c_api::Locked;
-using foretoken::c_api::make_handle;
-using foretoken::c_api::require;
-using foretoken::c_api::require_range;
-using foretoken::c_api::SequenceObject;
-using foretoken::c_api::write_struct;
+using namespace foretoken;
+using namespace foretoken::c_api;
 
 foretoken_status foretoken_drafter_load(foretoken_device* device, const foretoken_drafter_source* source,
                                         const foretoken_drafter_options* options, foretoken_drafter** drafter) {
   return guard([&] {
-    const Locked<foretoken::c_api::DeviceObject> on_device(device);
+    const Locked<DeviceObject> on_device(device);
     require(drafter, "drafter");
     require(source, "source");
-    const auto from = foretoken::c_api::read_struct(source, "source");
-    const auto given = foretoken::c_api::read_struct(options, "options");
-    *drafter = make_handle<foretoken_drafter>(
-        std::make_shared<DrafterObject>(foretoken::c_api::drafter_setup(on_device.shared(), from, given)));
+    const auto from = read_struct(source, "source");
+    const auto given = read_struct(options, "options");
+    *drafter = make_handle<foretoken_drafter>(std::make_shared<DrafterObject>(drafter_setup(on_device.shared(), from, given)));
   });
 }
 
@@ -64,7 +55,7 @@ foretoken_status foretoken_drafter_free(foretoken_drafter* drafter) {
 foretoken_status foretoken_drafter_get_info(foretoken_drafter* drafter, foretoken_drafter_info* info) {
   return guard([&] {
     const Locked<DrafterObject> object(drafter);
-    const foretoken::MtpProposer& proposer = object->proposer();
+    const MtpProposer& proposer = object->proposer();
     write_struct(info,
                  {.struct_size = 0,
                   .hidden_size = object->config().hidden_size,
@@ -98,9 +89,9 @@ foretoken_status foretoken_drafter_prepare(foretoken_drafter* drafter, int32_t n
     const Locked<DrafterObject> object(drafter);
     require_range("num_sequences", num_sequences, 1, object->proposer().max_parts());
     require_range("num_drafts", num_drafts, 1, object->proposer().max_drafts());
-    const foretoken::DType dtype = foretoken::c_api::dtype_of(hidden_dtype, "hidden_dtype");
-    if (dtype != foretoken::DType::kF32 && dtype != foretoken::DType::kBF16) {
-      foretoken::c_api::fail_argument("hidden_dtype", "F32 or BF16", to_string(dtype));
+    const DType dtype = dtype_of(hidden_dtype, "hidden_dtype");
+    if (dtype != DType::kF32 && dtype != DType::kBF16) {
+      fail_argument("hidden_dtype", "F32 or BF16", to_string(dtype));
     }
     object->prepare(num_sequences, num_drafts, dtype);
   });
@@ -111,7 +102,7 @@ foretoken_status foretoken_drafter_get_device_token_ids(foretoken_drafter* draft
     const Locked<DrafterObject> object(drafter);
     require(address, "address");
     require(row_stride, "row_stride");
-    const foretoken::Tensor& ids = object->proposer().block_token_ids();
+    const Tensor& ids = object->proposer().block_token_ids();
     *address = ids.address();
     *row_stride = ids.row_stride();
   });
@@ -142,8 +133,7 @@ foretoken_status foretoken_sequence_prefill(foretoken_sequence* sequence, const 
                                             const foretoken_rows* hidden) {
   return guard([&] {
     const Locked<SequenceObject> object(sequence);
-    const foretoken::c_api::HiddenRows rows(*object->device(), require(hidden, "hidden"), object->drafter->config().hidden_size,
-                                            "hidden");
+    const HiddenRows rows(*object->device(), require(hidden, "hidden"), object->drafter->config().hidden_size, "hidden");
     object->drafter->prefill(*object, {&require(next_token_ids, "next_token_ids"), static_cast<size_t>(rows.num_rows())}, rows);
   });
 }
@@ -153,7 +143,7 @@ foretoken_status foretoken_sequence_skip(foretoken_sequence* sequence, int64_t f
     const Locked<SequenceObject> object(sequence);
     require_range("first_key", first_key, 0, object->max_tokens);
     if (object->next_key() != 0) {
-      throw foretoken::Error(foretoken::ErrorCode::kInvalidState, "rows can be left out of an empty sequence only");
+      throw Error(ErrorCode::kInvalidState, "rows can be left out of an empty sequence only");
     }
     object->drafter->proposer().skip_to(first_key, *object->state);
   });
@@ -202,7 +192,7 @@ foretoken_status foretoken_sequence_take_kv(foretoken_sequence* sequence, foreto
 }
 
 foretoken_status foretoken_sequence_install_kv(foretoken_sequence* sequence, foretoken_kv* kv, int64_t num_keys) {
-  return guard([&] { foretoken::c_api::install(*Locked<SequenceObject>(sequence), kv, num_keys); });
+  return guard([&] { install(*Locked<SequenceObject>(sequence), kv, num_keys); });
 }
 
 foretoken_status foretoken_kv_get(foretoken_kv* kv, int64_t* num_keys) {

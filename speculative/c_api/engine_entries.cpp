@@ -65,21 +65,15 @@ foretoken_result_info info_of(const GenerationResult& result) {
 }  // namespace
 }  // namespace foretoken::c_api
 
-using foretoken::c_api::EngineObject;
-using foretoken::c_api::free_handle;
-using foretoken::c_api::guard;
-using foretoken::c_api::Locked;
-using foretoken::c_api::make_handle;
-using foretoken::c_api::require;
-using foretoken::c_api::ResultObject;
-using foretoken::c_api::write_struct;
+using namespace foretoken;
+using namespace foretoken::c_api;
 
 foretoken_status foretoken_engine_load(foretoken_device* device, const foretoken_engine_options* options,
                                        foretoken_engine** engine) {
   return guard([&] {
-    const Locked<foretoken::c_api::DeviceObject> on_device(device);
+    const Locked<DeviceObject> on_device(device);
     require(engine, "engine");
-    const auto given = foretoken::c_api::read_struct(options, "options");
+    const auto given = read_struct(options, "options");
     *engine = make_handle<foretoken_engine>(std::make_shared<EngineObject>(on_device.shared(), given));
   });
 }
@@ -91,7 +85,7 @@ foretoken_status foretoken_engine_free(foretoken_engine* engine) {
 foretoken_status foretoken_engine_get_info(foretoken_engine* engine, foretoken_engine_info* info) {
   return guard([&] {
     const Locked<EngineObject> object(engine);
-    const foretoken::Engine& made = object->engine();
+    const Engine& made = object->engine();
     write_struct(info,
                  {.struct_size = 0,
                   .vocab_size = made.config().vocab_size,
@@ -106,7 +100,7 @@ foretoken_status foretoken_engine_get_info(foretoken_engine* engine, foretoken_e
 foretoken_status foretoken_engine_get_statistics(foretoken_engine* engine, foretoken_engine_statistics* statistics) {
   return guard([&] {
     const Locked<EngineObject> object(engine);
-    const foretoken::GenerationStatistics& counted = object->generator().statistics();
+    const GenerationStatistics& counted = object->generator().statistics();
     write_struct(statistics,
                  {.struct_size = 0,
                   .rounds = counted.num_rounds,
@@ -134,7 +128,7 @@ foretoken_status foretoken_engine_tokenize(foretoken_engine* engine, const char*
     require(text, "text");
     require(count, "count");
     if (capacity > 0) require(token_ids, "token_ids");
-    const std::vector<int32_t> ids = foretoken::c_api::encode(object->tokenizer(), text, kind);
+    const std::vector<int32_t> ids = encode(object->tokenizer(), text, kind);
     std::copy_n(ids.begin(), std::min(capacity, ids.size()), token_ids);
     *count = ids.size();
   });
@@ -171,7 +165,7 @@ foretoken_status foretoken_engine_is_finished(foretoken_engine* engine, int64_t 
 foretoken_status foretoken_engine_take_result(foretoken_engine* engine, int64_t request_id, foretoken_result** result) {
   return guard([&] {
     const Locked<EngineObject> object(engine);
-    require(result, "result") = foretoken::c_api::take(*object, request_id);
+    require(result, "result") = take(*object, request_id);
   });
 }
 
@@ -179,12 +173,12 @@ foretoken_status foretoken_engine_generate(foretoken_engine* engine, const int32
                                            const foretoken_request* request, foretoken_result** result) {
   return guard([&] {
     require(result, "result");
-    *result = foretoken::c_api::generate(engine, {&require(prompt, "prompt"), num_tokens}, request);
+    *result = generate(engine, {&require(prompt, "prompt"), num_tokens}, request);
   });
 }
 
 foretoken_status foretoken_result_get(foretoken_result* result, foretoken_result_info* info) {
-  return guard([&] { write_struct(info, foretoken::c_api::info_of(Locked<ResultObject>(result)->result), "info"); });
+  return guard([&] { write_struct(info, info_of(Locked<ResultObject>(result)->result), "info"); });
 }
 
 foretoken_status foretoken_result_free(foretoken_result* result) {

@@ -135,45 +135,41 @@ foretoken_rows TargetObject::finish_prefill(const TargetSequence& sequence, int3
 
 }  // namespace foretoken::c_api
 
-using foretoken::c_api::guard;
-using foretoken::c_api::Locked;
-using foretoken::c_api::require;
-using foretoken::c_api::TargetObject;
-using foretoken::c_api::TargetSequenceObject;
+using namespace foretoken;
+using namespace foretoken::c_api;
 
 foretoken_status foretoken_target_load(foretoken_device* device, const char* model, const foretoken_target_options* options,
                                        foretoken_target** target) {
   return guard([&] {
-    Locked<foretoken::c_api::DeviceObject> on_device(device);
+    Locked<DeviceObject> on_device(device);
     require(target, "target");
-    const auto given = foretoken::c_api::read_struct(options, "options");
-    foretoken::ModelFiles files = foretoken::open_model_files(foretoken::c_api::text_or_empty(model));
-    const auto runner = foretoken::c_api::runner_options(given, files.config, on_device->backend().capabilities());
-    const foretoken_norm hidden = foretoken::c_api::norm_of(given.hidden, "options.hidden");
-    *target = foretoken::c_api::make_handle<foretoken_target>(
-        std::make_shared<TargetObject>(on_device.shared(), std::move(files), runner, hidden));
+    const auto given = read_struct(options, "options");
+    ModelFiles files = open_model_files(text_or_empty(model));
+    const auto runner = runner_options(given, files.config, on_device->backend().capabilities());
+    const foretoken_norm hidden = norm_of(given.hidden, "options.hidden");
+    *target = make_handle<foretoken_target>(std::make_shared<TargetObject>(on_device.shared(), std::move(files), runner, hidden));
   });
 }
 
 foretoken_status foretoken_target_free(foretoken_target* target) {
-  return guard([&] { foretoken::c_api::free_handle<TargetObject>(target); });
+  return guard([&] { free_handle<TargetObject>(target); });
 }
 
 foretoken_status foretoken_target_get_info(foretoken_target* target, foretoken_target_info* info) {
   return guard([&] {
     Locked<TargetObject> object(target);
-    const foretoken::ModelConfig& config = object->model().config;
-    const foretoken::TargetRunnerOptions& options = object->runner().options();
-    foretoken::c_api::write_struct(info,
-                                   {.struct_size = 0,
-                                    .hidden_size = config.hidden_size,
-                                    .vocab_size = config.vocab_size,
-                                    .max_seq_len = options.max_seq_len,
-                                    .max_sequences = options.max_sequences,
-                                    .max_step_rows = static_cast<int32_t>(options.max_verify_rows),
-                                    .prefill_chunk = static_cast<int32_t>(options.prefill_chunk),
-                                    .weight_bytes = object->model().weight_bytes},
-                                   "info");
+    const ModelConfig& config = object->model().config;
+    const TargetRunnerOptions& options = object->runner().options();
+    write_struct(info,
+                 {.struct_size = 0,
+                  .hidden_size = config.hidden_size,
+                  .vocab_size = config.vocab_size,
+                  .max_seq_len = options.max_seq_len,
+                  .max_sequences = options.max_sequences,
+                  .max_step_rows = static_cast<int32_t>(options.max_verify_rows),
+                  .prefill_chunk = static_cast<int32_t>(options.prefill_chunk),
+                  .weight_bytes = object->model().weight_bytes},
+                 "info");
   });
 }
 
@@ -182,14 +178,14 @@ foretoken_status foretoken_target_sequence_create(foretoken_target* target, int6
   return guard([&] {
     Locked<TargetObject> object(target);
     require(sequence, "sequence");
-    foretoken::c_api::require_range("max_tokens", max_tokens, 1, object->runner().options().max_seq_len);
-    *sequence = foretoken::c_api::make_handle<foretoken_target_sequence>(
+    require_range("max_tokens", max_tokens, 1, object->runner().options().max_seq_len);
+    *sequence = make_handle<foretoken_target_sequence>(
         std::make_shared<TargetSequenceObject>(object.shared(), object->runner().create_sequence(max_tokens)));
   });
 }
 
 foretoken_status foretoken_target_sequence_free(foretoken_target_sequence* sequence) {
-  return guard([&] { foretoken::c_api::free_handle<TargetSequenceObject>(sequence); });
+  return guard([&] { free_handle<TargetSequenceObject>(sequence); });
 }
 
 foretoken_status foretoken_target_sequence_get(foretoken_target_sequence* sequence, int64_t* num_tokens) {
@@ -205,8 +201,8 @@ foretoken_status foretoken_target_prefill(foretoken_target_sequence* sequence, c
     Locked<TargetSequenceObject> object(sequence);
     require(num_taken, "num_taken");
     require(hidden, "hidden");
-    foretoken::c_api::require_range("num_tokens", num_tokens, 1, std::numeric_limits<int32_t>::max());
-    *num_taken = foretoken::c_api::prefill(*object, {&require(token_ids, "token_ids"), static_cast<size_t>(num_tokens)});
+    require_range("num_tokens", num_tokens, 1, std::numeric_limits<int32_t>::max());
+    *num_taken = prefill(*object, {&require(token_ids, "token_ids"), static_cast<size_t>(num_tokens)});
     *hidden = object->target->rows(0, *num_taken);
   });
 }
@@ -224,8 +220,8 @@ foretoken_status foretoken_target_finish_prefill(foretoken_target_sequence* sequ
 foretoken_status foretoken_target_step(foretoken_target* target, foretoken_step* steps, size_t num_steps) {
   return guard([&] {
     Locked<TargetObject> object(target);
-    foretoken::c_api::require_range("num_steps", static_cast<int64_t>(std::min<size_t>(num_steps, 1U << 20)), 1,
-                                    object->runner().options().max_sequences);
-    foretoken::c_api::run_step(*object, {&require(steps, "steps"), num_steps});
+    require_range("num_steps", static_cast<int64_t>(std::min<size_t>(num_steps, 1U << 20)), 1,
+                  object->runner().options().max_sequences);
+    run_step(*object, {&require(steps, "steps"), num_steps});
   });
 }
