@@ -6,14 +6,17 @@
 
 namespace foretoken::cuda::runtime {
 
-Result memory_range(uint64_t address, MemoryRange& range) {
+Result memory_range(uint64_t address, int device, MemoryRange& range) {
   range = {};
   cudaPointerAttributes attributes{};
   const Status asked = cudaPointerGetAttributes(&attributes, reinterpret_cast<const void*>(address));
   if (asked != kSuccess) return {asked, "cudaPointerGetAttributes"};
-  range.device = attributes.device;
-  range.managed = attributes.type == cudaMemoryTypeManaged;
-  if (attributes.type != cudaMemoryTypeDevice && !range.managed) return {kSuccess, "cudaPointerGetAttributes"};
+  if (attributes.type == cudaMemoryTypeManaged) {
+    range.device = device;
+  } else if (attributes.type == cudaMemoryTypeDevice) {
+    range.device = attributes.device;
+  }
+  if (range.device != device) return {kSuccess, "cudaPointerGetAttributes"};
 
   // The runtime has no such call, and the driver's library is not linked: it need not be there.
   constexpr unsigned kVersion = 3020;

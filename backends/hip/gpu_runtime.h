@@ -59,13 +59,13 @@ inline Result copy_async(void* destination, const void* source, size_t bytes, St
   return {hipMemcpyAsync(destination, source, bytes, hipMemcpyDefault, stream), "hipMemcpyAsync"};
 }
 
-/// How far the allocation that an address lies in goes on from there.
+/// Whose memory an address lies in, and how far the allocation goes on from there.
 struct MemoryRange {
-  size_t bytes = 0;  // 0: no memory of a device lies there
-  int device = 0;
-  bool managed = false;  // and so within reach of every device
+  int device = -1;   // -1: no device's. Managed memory is the memory of the device that asks
+  size_t bytes = 0;  // known to the device that asks, of its own memory
 };
-[[nodiscard]] Result memory_range(uint64_t address, MemoryRange& range);
+/// As `device`, the current one, knows it.
+[[nodiscard]] Result memory_range(uint64_t address, int device, MemoryRange& range);
 
 /// A stream that does not wait for the default one.
 inline Result create_stream(Stream& stream) {

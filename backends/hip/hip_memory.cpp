@@ -39,7 +39,7 @@ Result address_range(hipDeviceptr_t* begin, size_t* bytes, uint64_t address) {
 
 }  // namespace
 
-Result memory_range(uint64_t address, MemoryRange& range) {
+Result memory_range(uint64_t address, int device, MemoryRange& range) {
   range = {};
   hipPointerAttribute_t attributes{};
   const Status asked = hipPointerGetAttributes(&attributes, reinterpret_cast<const void*>(address));
@@ -48,9 +48,12 @@ Result memory_range(uint64_t address, MemoryRange& range) {
     return {kSuccess, "hipPointerGetAttributes"};
   }
   if (asked != kSuccess) return {asked, "hipPointerGetAttributes"};
-  range.device = attributes.device;
-  range.managed = attributes.isManaged != 0;
-  if (type_of(attributes) != hipMemoryTypeDevice && !range.managed) return {kSuccess, "hipPointerGetAttributes"};
+  if (attributes.isManaged != 0) {
+    range.device = device;
+  } else if (type_of(attributes) == hipMemoryTypeDevice) {
+    range.device = attributes.device;
+  }
+  if (range.device != device) return {kSuccess, "hipPointerGetAttributes"};
 
   hipDeviceptr_t begin{};
   size_t bytes = 0;

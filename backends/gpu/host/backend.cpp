@@ -28,10 +28,10 @@ void check_memory_of(int device, DeviceAddress address, size_t bytes) {
   const std::string this_device = std::string(runtime::kName) + ":" + std::to_string(device);
   for (size_t seen = 0; seen < bytes;) {
     runtime::MemoryRange range;
-    check(runtime::memory_range(address + seen, range));
-    if (range.bytes == 0 && seen == 0) refuse("memory of " + this_device, "memory of no such device");
-    if (range.bytes == 0) refuse(std::to_string(bytes) + " bytes", std::to_string(seen) + ", where the allocation ends");
-    if (range.device != device && !range.managed) {
+    check(runtime::memory_range(address + seen, device, range));
+    if (range.device < 0 && seen == 0) refuse("memory of " + this_device, "memory of no such device");
+    if (range.device < 0) refuse(std::to_string(bytes) + " bytes", std::to_string(seen) + ", where the allocation ends");
+    if (range.device != device) {
       refuse("memory of " + this_device, "memory of " + std::string(runtime::kName) + ":" + std::to_string(range.device));
     }
     seen += range.bytes;
