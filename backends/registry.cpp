@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cctype>
 #include <cstdlib>
 #include <optional>
 #include <system_error>
@@ -34,21 +34,19 @@ using Library = std::unique_ptr<void, CloseLibrary>;
 
 struct Selector {
   std::string name;
-  std::optional<int> index;
+  std::optional<std::string> device;  // its number, or part of its name
 };
 
 Selector parse_selector(std::string_view text) {
   const size_t colon = text.find(':');
-  Selector selector{.name = std::string(text.substr(0, colon)), .index = std::nullopt};
+  Selector selector{.name = std::string(text.substr(0, colon)), .device = std::nullopt};
   if (colon == std::string_view::npos) return selector;
-  const std::string_view digits = text.substr(colon + 1);
-  int index = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  if (error != std::errc{} || end != digits.data() + digits.size() || index < 0 || selector.name == "auto") {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = "backend selector", .expected = "auto, NAME or NAME:INDEX", .got = "'" + std::string(text) + "'"});
+  selector.device = text.substr(colon + 1);
+  if (selector.device->empty() || selector.name == "auto") {
+    throw Error(ErrorCode::kInvalidArgument, {.what = "backend selector",
+                                              .expected = "auto, NAME, NAME:INDEX or NAME:PART OF A DEVICE'S NAME",
+                                              .got = "'" + std::string(text) + "'"});
   }
-  selector.index = index;
   return selector;
 }
 
@@ -100,8 +98,38 @@ int first_gpu(const std::string& backend, const std::vector<Capabilities>& devic
   if (gpu != devices.end()) return static_cast<int>(gpu - devices.begin());
   if (devices.empty()) return 0;
   throw Error(ErrorCode::kUnsupported, {.what = "backend " + backend + " has no GPU",
-                                        .expected = "a device by its number, such as " + backend + ":0, which is no GPU",
+                                        .expected = "a device by its number or name, such as " + backend + ":0, which is no GPU",
                                         .got = backend + " (its first device is " + devices.front().device_name + ")"});
+}
+
+bool contains_in_any_case(std::string_view text, std::string_view part) {
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return !std::ranges::search(text, part, same).empty();
+}
+
+/// Devices that `wanted` stands for: the one with that number or, where it is no number, all whose names contain it in any case.
+std::vector<int> matching_devices(const std::string& wanted, const std::vector<Capabilities>& devices) {
+  const bool is_number = wanted.find_first_not_of("0123456789") == std::string::npos;
+  std::vector<int> found;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const bool is_it = is_number ? std::to_string(i) == wanted : contains_in_any_case(devices[i].device_name, wanted);
+    if (is_it) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+/// Throws InvalidArgument, with a list of the devices, unless `wanted` stands for exactly one.
+int chosen_device(const std::string& backend, const std::string& wanted, const std::vector<Capabilities>& devices) {
+  const std::vector<int> found = matching_devices(wanted, devices);
+  if (found.size() == 1) return found.front();
+  std::string list;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    list += (i == 0 ? "one of " : ", ") + backend + ":" + std::to_string(i) + " (" + devices[i].device_name + ")";
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              {.what = (found.empty() ? "no such device of backend " : "several devices of that name of backend ") + backend,
+               .expected = list,
+               .got = backend + ":" + wanted});
 }
 
 }  // namespace
@@ -238,14 +266,11 @@ std::unique_ptr<GpuBackend> BackendRegistry::open(std::string_view selector, con
   const Availability available = found.availability();
   if (!available) throw Error(ErrorCode::kUnsupported, "backend " + found.name + ": " + available.reason());
   const std::vector<Capabilities> devices = found.provider->devices();
-  const size_t num_devices = devices.size();
-  const int index = wanted.index ? *wanted.index : &found == &entries_.front() ? 0 : first_gpu(found.name, devices);
-  if (static_cast<size_t>(index) >= num_devices) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.what = "no such device of backend " + found.name,
-                 .expected = num_devices == 1 ? found.name + ":0"
-                                              : found.name + ":0 .. " + found.name + ":" + std::to_string(num_devices - 1),
-                 .got = found.name + ":" + std::to_string(index)});
+  int index = 0;
+  if (wanted.device) {
+    index = chosen_device(found.name, *wanted.device, devices);
+  } else if (&found != &entries_.front()) {
+    index = first_gpu(found.name, devices);
   }
   return found.provider->open(index, options);
 }

@@ -37,10 +37,11 @@ class BackendRegistry {
   [[nodiscard]] std::vector<BackendReport> report() const;
 
   /// Opens a device: "auto" (the first of cuda, hip, vulkan with a usable discrete or integrated GPU, else cpu), "cpu", "cuda",
-  /// "cuda:1", ... A name alone stands for the first GPU; a device that is none is opened by its number only. An empty `selector`
-  /// takes FORETOKEN_BACKEND, else "auto". Throws InvalidArgument for a name that is not there
-  /// (lists those that are) and Unsupported with the reason for one that cannot run. With `options.vulkan` the device is the
-  /// caller's: `selector` is then "vulkan" or empty (InvalidArgument).
+  /// "cuda:1", "vulkan:llvmpipe", ... A name alone stands for the first GPU; a device that is none is opened by its number or by
+  /// part of its name (in any case) only. An empty `selector` takes FORETOKEN_BACKEND, else "auto". Throws InvalidArgument for a
+  /// backend or a device that is not there and for a part of several names (lists those that are), and Unsupported with the
+  /// reason for one that cannot run. With `options.vulkan` the device is the caller's: `selector` is then "vulkan" or empty
+  /// (InvalidArgument).
   [[nodiscard]] std::unique_ptr<GpuBackend> open(std::string_view selector, const BackendOptions& options = {}) const;
 
  private:
