@@ -1,9 +1,10 @@
-// What every command list checks of a launch.
+// What every command list checks of a launch, and what none allows while it records.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "backends/kernel.h"
 #include "core/error.h"
@@ -25,5 +26,36 @@ const Code& checked_kernel(const KernelCode& code, std::span<const std::byte> pa
   }
   return *kernel;
 }
+
+/// Base of the command lists of one backend, `List`. While one that records lives, its thread may ask that backend for nothing
+/// that needs the host.
+template <class List>
+class RefusesWhileRecording {
+ public:
+  RefusesWhileRecording(const RefusesWhileRecording&) = delete;
+  RefusesWhileRecording& operator=(const RefusesWhileRecording&) = delete;
+
+  /// Throws InvalidState when this thread records a Program; `call` names what is refused.
+  static void refuse_while_recording(std::string_view call) {
+    if (recordings() == 0) return;
+    throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
+  }
+
+ protected:
+  explicit RefusesWhileRecording(bool records) : records_(records) {
+    if (records_) ++recordings();
+  }
+  ~RefusesWhileRecording() {
+    if (records_) --recordings();
+  }
+
+ private:
+  static int& recordings() {
+    thread_local int of_this_thread = 0;
+    return of_this_thread;
+  }
+
+  bool records_;
+};
 
 }  // namespace foretoken

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "backends/cpu/kernel_module.h"
-#include "backends/launch_checks.h"
 #include "backends/view_checks.h"
 
 namespace foretoken::cpu {
@@ -52,8 +51,6 @@ void fill_items(const void* params, uint32_t begin, uint32_t end) {
 }
 
 uint32_t num_byte_items(size_t bytes) { return static_cast<uint32_t>((bytes + kItemBytes - 1) / kItemBytes); }
-
-thread_local int recordings_of_this_thread = 0;
 
 }  // namespace
 
@@ -106,18 +103,6 @@ void ImmediateCommandList::submit(KernelFn kernel, std::string_view kernel_name,
   }
   if (eager_label_ == nullptr) return;
   if (const auto message = fault_.take()) throw Error(ErrorCode::kDeviceError, *message);
-}
-
-RecordingCommandList::RecordingCommandList(const OpTable& ops, const Capabilities& capabilities, CpuProgram& program)
-    : CpuCommandList(ops, capabilities), program_(program) {
-  ++recordings_of_this_thread;
-}
-
-RecordingCommandList::~RecordingCommandList() { --recordings_of_this_thread; }
-
-void RecordingCommandList::refuse_while_recording(std::string_view call) {
-  if (recordings_of_this_thread == 0) return;
-  throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
 }
 
 void RecordingCommandList::submit(KernelFn kernel, std::string_view kernel_name, std::span<const std::byte> params,

@@ -7,6 +7,7 @@
 #include "backends/command_list.h"
 #include "backends/cpu/cpu_program.h"
 #include "backends/cpu/kernel_entry.h"
+#include "backends/launch_checks.h"
 
 namespace foretoken::cpu {
 
@@ -55,17 +56,14 @@ class ImmediateCommandList final : public CpuCommandList {
   size_t num_launches_ = 0;
 };
 
-/// Appends each launch to a program. While one lives, its thread may not ask the backend for anything that needs the host.
-class RecordingCommandList final : public CpuCommandList {
+/// Appends each launch to a program.
+class RecordingCommandList final : public CpuCommandList, public RefusesWhileRecording<RecordingCommandList> {
  public:
-  RecordingCommandList(const OpTable& ops, const Capabilities& capabilities, CpuProgram& program);
-  ~RecordingCommandList() override;
+  RecordingCommandList(const OpTable& ops, const Capabilities& capabilities, CpuProgram& program)
+      : CpuCommandList(ops, capabilities), RefusesWhileRecording(true), program_(program) {}
 
   void label(std::string_view text) override { program_.begin_label(text); }
   [[nodiscard]] bool is_recording() const override { return true; }
-
-  /// Throws InvalidState when this thread records a Program; `call` names what is refused.
-  static void refuse_while_recording(std::string_view call);
 
  protected:
   void submit(KernelFn kernel, std::string_view kernel_name, std::span<const std::byte> params, uint32_t num_items,

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "backends/launch_checks.h"
 #include "backends/view_checks.h"
 #include "core/error.h"
 
@@ -10,8 +9,6 @@ namespace foretoken::vulkan {
 namespace {
 
 constexpr uint32_t kMaxGridX = 0x7fffffffU;  // in as many dispatches as it takes
-
-thread_local int recordings_of_this_thread = 0;
 
 void check_grid(const KernelCode& code, Grid grid, const DeviceLimits& limits) {
   if (grid.group_memory != 0) {
@@ -30,18 +27,12 @@ void check_grid(const KernelCode& code, Grid grid, const DeviceLimits& limits) {
 
 VulkanCommandList::VulkanCommandList(const ListContext& context, Commands& commands, bool records, std::string owner,
                                      RunNow run_now)
-    : context_(context), commands_(commands), records_(records), owner_(std::move(owner)), run_now_(std::move(run_now)) {
-  if (records_) ++recordings_of_this_thread;
-}
-
-VulkanCommandList::~VulkanCommandList() {
-  if (records_) --recordings_of_this_thread;
-}
-
-void VulkanCommandList::refuse_while_recording(std::string_view call) {
-  if (recordings_of_this_thread == 0) return;
-  throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
-}
+    : RefusesWhileRecording(records),
+      context_(context),
+      commands_(commands),
+      records_(records),
+      owner_(std::move(owner)),
+      run_now_(std::move(run_now)) {}
 
 void VulkanCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
                                std::span<const Access> accesses) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "backends/command_list.h"
+#include "backends/launch_checks.h"
 #include "backends/vulkan/recorder.h"
 
 namespace foretoken::vulkan {
@@ -18,7 +19,7 @@ struct ListContext {
   const Capabilities& capabilities;
 };
 
-class VulkanCommandList final : public CommandList {
+class VulkanCommandList final : public CommandList, public RefusesWhileRecording<VulkanCommandList> {
  public:
   /// Runs what the command buffer holds, waits for it and begins it anew; `work` names it for errors.
   using RunNow = std::function<void(std::string_view work)>;
@@ -26,7 +27,6 @@ class VulkanCommandList final : public CommandList {
   /// A list that records a Program where `records`, else one of a stream. `context` and `commands` outlive the list. `owner` is
   /// what errors call the work ("program 'draft'"). With `run_now` each launch is waited for, so that an error names its kernel.
   VulkanCommandList(const ListContext& context, Commands& commands, bool records, std::string owner, RunNow run_now = nullptr);
-  ~VulkanCommandList() override;
 
   void launch(const KernelCode& code, Grid grid, std::span<const std::byte> params, std::span<const Access> accesses) override;
   void copy(const BufferView& source, const BufferView& destination) override;
@@ -37,9 +37,6 @@ class VulkanCommandList final : public CommandList {
   [[nodiscard]] const Capabilities& capabilities() const override { return context_.capabilities; }
 
   [[nodiscard]] size_t num_launches() const { return num_launches_; }
-
-  /// Throws InvalidState when this thread records a Program; `call` names what is refused.
-  static void refuse_while_recording(std::string_view call);
 
  private:
   /// Counts a launch and, where wanted, waits for it.

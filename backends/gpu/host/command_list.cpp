@@ -5,7 +5,6 @@
 
 #include "backends/gpu/host/error.h"
 #include "backends/gpu/host/kernel_module.h"
-#include "backends/launch_checks.h"
 #include "backends/view_checks.h"
 #include "core/error.h"
 
@@ -14,8 +13,6 @@ namespace {
 
 constexpr uint32_t kMaxGridX = 0x7fffffffU;
 constexpr uint32_t kMaxGridYz = 65535;
-
-thread_local int recordings_of_this_thread = 0;
 
 void check_grid(const KernelCode& code, Grid grid) {
   if (grid.x <= kMaxGridX && grid.y <= kMaxGridYz && grid.z <= kMaxGridYz) return;
@@ -30,18 +27,11 @@ const void* address_of(const BufferView& view) { return reinterpret_cast<const v
 }  // namespace
 
 RuntimeCommandList::RuntimeCommandList(const ListContext& context, runtime::Stream stream, ListMode mode, std::string owner)
-    : context_(context), stream_(stream), mode_(mode), owner_(std::move(owner)) {
-  if (mode_ == ListMode::kRecording) ++recordings_of_this_thread;
-}
-
-RuntimeCommandList::~RuntimeCommandList() {
-  if (mode_ == ListMode::kRecording) --recordings_of_this_thread;
-}
-
-void RuntimeCommandList::refuse_while_recording(std::string_view call) {
-  if (recordings_of_this_thread == 0) return;
-  throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
-}
+    : RefusesWhileRecording(mode == ListMode::kRecording),
+      context_(context),
+      stream_(stream),
+      mode_(mode),
+      owner_(std::move(owner)) {}
 
 void RuntimeCommandList::launch(const KernelCode& code, Grid grid, std::span<const std::byte> params,
                                 std::span<const Access> accesses) {

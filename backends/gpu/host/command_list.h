@@ -9,6 +9,7 @@
 #include "backends/command_list.h"
 #include "backends/gpu/memory_params.h"
 #include "backends/kernel.h"
+#include "backends/launch_checks.h"
 
 namespace foretoken::FORETOKEN_GPU_NAMESPACE {
 
@@ -27,11 +28,10 @@ enum class ListMode : uint8_t {
   kRecording
 };
 
-class RuntimeCommandList final : public CommandList {
+class RuntimeCommandList final : public CommandList, public RefusesWhileRecording<RuntimeCommandList> {
  public:
   /// `context` and `stream` outlive the list. `owner` is what errors call the work ("program 'draft'").
   RuntimeCommandList(const ListContext& context, runtime::Stream stream, ListMode mode, std::string owner);
-  ~RuntimeCommandList() override;
 
   void launch(const KernelCode& code, Grid grid, std::span<const std::byte> params, std::span<const Access> accesses) override;
   void copy(const BufferView& source, const BufferView& destination) override;
@@ -49,9 +49,6 @@ class RuntimeCommandList final : public CommandList {
     may_start_early_ = true;
     launched(name);
   }
-
-  /// Throws InvalidState when this thread records a Program; `call` names what is refused.
-  static void refuse_while_recording(std::string_view call);
 
  private:
   /// Counts a launch and, where wanted, waits for it.
