@@ -1,5 +1,5 @@
 # What `cpack` makes of an installation: packages for Debian, split as Debian does, and an archive with all of it.
-if(NOT FORETOKEN_INSTALL)
+if(NOT FORETOKEN_INSTALL OR NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
 

@@ -84,6 +84,7 @@ function(foretoken_backend_module name)
   set_target_properties(foretoken_backend_${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(foretoken_backend_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(foretoken_backend_${name} PRIVATE ${arg_PRIVATE})
+  target_link_options(foretoken_backend_${name} PRIVATE LINKER:--exclude-libs,ALL)  # its copy of core is its own
   if(FORETOKEN_INSTALL)
     install(TARGETS foretoken_backend_${name} LIBRARY DESTINATION ${FORETOKEN_MODULE_DIR} COMPONENT library)
   endif()

@@ -119,6 +119,15 @@ TEST(Help, SaysTheVersion) {
   EXPECT_THAT(run.out, ::testing::MatchesRegex("foretoken [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
+TEST(Help, CompletionIsForBash) {
+  for (const Words& words : {Words{"help", "--completion"}, Words{"help", "--completion", "zsh"}}) {
+    const ToolRun run = run_tool(words);
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, HasSubstr("bash"));
+    EXPECT_THAT(run.out, IsEmpty());
+  }
+}
+
 TEST(Help, PageInDocsIsUpToDate) {
   EXPECT_EQ(run_tool({"help", "--markdown"}).out, read_file(FORETOKEN_CLI_PAGE))
       << "write it anew: foretoken help --markdown > docs/cli.md";

@@ -1,4 +1,4 @@
-/* A C program outside the source tree: opens the device that it is told and continues three tokens with the bundled checkpoint. */
+/* A C program outside the source tree: opens the device that it is told and continues tokens with the bundled checkpoint. */
 #include <foretoken.h>
 #include <stdio.h>
 
