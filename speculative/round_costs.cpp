@@ -8,6 +8,8 @@ namespace foretoken {
 namespace {
 
 constexpr size_t kProof = 2;  // samples
+/// Samples of a depth that count whatever they are.
+constexpr size_t kMeasured = 3;
 /// A round this far beyond the pace says nothing of its depth: something disturbed it, or the pace changes. Nothing makes rounds
 /// shorter than they are: what was measured before was disturbed then.
 constexpr double kMaxOffPace = 0.5;
@@ -45,8 +47,7 @@ void Pace::add(int64_t depth, double ratio) {
 }
 
 bool Pace::is_set_by(int64_t depth) const {
-  const auto end = depths_.begin() + static_cast<int64_t>(std::min(num_rounds_, kRounds));
-  return 5 * std::count(depths_.begin(), end, depth) > 4 * static_cast<int64_t>(kRounds);
+  return num_rounds_ < kRounds || 5 * std::ranges::count(depths_, depth) > 4 * static_cast<int64_t>(kRounds);
 }
 
 void CostCurve::observe(double x, double us) { points_[std::llround(x)].add(x, us); }
@@ -103,7 +104,9 @@ double RoundCosts::observe(int64_t num_sequences, int64_t depth, int64_t num_dra
   const auto ratio = [&] { return time.total_us() / round_us(num_sequences, depth, num_drafts); };
   const bool is_known = is_proven(num_sequences, num_drafts) && bucket.draft.num_samples(depth) >= kProof;
   const bool is_telling = bucket.pace.goes_on(depth) && !bucket.pace.is_set_by(depth) && ratio() / pace - 1.0 < kMaxOffPace;
-  if (!is_known || is_telling) add(bucket, num_sequences, depth, num_drafts, time, pace);
+  const int64_t point = std::llround(drafts_per_sequence(num_drafts, num_sequences));
+  const bool is_measured = is_known && bucket.rest.num_samples(point) >= kMeasured;
+  if (!is_measured || is_telling) add(bucket, num_sequences, depth, num_drafts, time, pace);
   if (is_known) bucket.pace.add(depth, ratio());
   const double usual_us = round_us(num_sequences, depth, num_drafts);
   return std::clamp(time.total_us() / pace, usual_us / (1.0 + kMaxOffPace), usual_us * (1.0 + kMaxOffPace));

@@ -53,7 +53,7 @@ class Pace {
   void add(int64_t depth, double ratio);
   /// 1 before the first.
   [[nodiscard]] double value() const { return median_; }
-  /// Whether it is set by rounds of this depth almost alone.
+  /// Whether it is set by rounds of this depth almost alone, or by too few: those after a prompt take longer.
   [[nodiscard]] bool is_set_by(int64_t depth) const;
   /// Whether the last round was of this depth.
   [[nodiscard]] bool goes_on(int64_t depth) const { return depths_[(num_rounds_ + kRounds - 1) % kRounds] == depth; }
