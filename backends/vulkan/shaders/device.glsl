@@ -118,7 +118,8 @@ uint float_to_e2m1(float value) {
   code += magnitude > 2.5 ? 1 : 0;
   code += magnitude >= 3.5 ? 1 : 0;
   code += magnitude > 5.0 ? 1 : 0;
-  return code | (value < 0.0 ? 8u : 0u);
+  const uint bits = floatBitsToUint(value);  // a comparison may take a subnormal number for 0
+  return code | (bits > 0x80000000u && bits <= 0xff800000u ? 8u : 0u);
 }
 
 // The value of the E2M1 code in the lowest four bits.
