@@ -15,7 +15,7 @@ void main() {
   const uint first_column = gl_WorkGroupID.x * groups * kWarpColumns;
   const ActivationRows x = activation_rows(p.x, p.x_stride, first_row, p.num_rows);
   const WeightRows rows =
-      weight_rows(p.weight, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
+      weight_rows(p.weight, first_column, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
   float sums[kTileValues] = no_sums();
   add_slice(p.weight, rows, x, p.in_features, warp % p.num_slices, p.num_slices, p.x_is_bf16, ROWS, sums);
   store_sums(0, sums);

@@ -20,7 +20,7 @@ void main() {
     const uint first_column = (gl_WorkGroupID.x * p.tiles_per_part + t) * columns;
     if (first_column >= p.out_features) break;
     const WeightRows rows =
-        weight_rows(p.weight, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
+        weight_rows(p.weight, first_column, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
     float sums[kTileValues] = no_sums();
     add_slice(p.weight, rows, x, p.in_features, warp % p.num_slices, p.num_slices, p.x_is_bf16, ROWS, sums);
     // With two buffers in turn, one barrier a tile is enough: who stores has passed the barrier of the tile in between.

@@ -20,8 +20,8 @@ void main() {
   WeightRows rows;
   [[unroll]] for (uint c = 0; c < kColumns; ++c) {
     const uint n = min(first_column + warp / p.num_slices * kColumns + c, p.out_features - 1);
-    set_weight_row(rows, c, p.weight, n, p.in_features);
-    set_weight_row(rows, kColumns + c, p.second, n, p.in_features);
+    set_weight_row(rows, c, p.weight, first_column, n, p.in_features);
+    set_weight_row(rows, kColumns + c, p.second, first_column, n, p.in_features);
   }
   float sums[kTileValues] = no_sums();
   add_slice(p.weight, rows, x, p.in_features, warp % p.num_slices, p.num_slices, p.x_is_bf16, ROWS, sums);

@@ -12,16 +12,18 @@ struct ActivationRows {
   uint offset[ROWS];
 };
 
-// The weight rows of a tile: where the codes and the scales of each start.
+// The weight rows of a tile: where the codes and the scales of each start, as an address and bytes after it.
 struct WeightRows {
   uint64_t codes[kWarpColumns];
   uint64_t scales[kWarpColumns];
+  uint code_offset[kWarpColumns];
+  uint scale_offset[kWarpColumns];
 };
 
 // Codes of one vector of each weight row of a tile, and their scales.
 struct Tile {
   uvec4 codes[kWarpColumns];
-  float scales[kWarpColumns][kVectorScales];
+  uint scales[kWarpColumns];  // as they are stored
 };
 
 const uint kTileValues = kWarpColumns * ROWS;
@@ -34,23 +36,38 @@ ActivationRows activation_rows(uint64_t x, uint64_t stride, uint first, uint num
   return rows;
 }
 
-void set_weight_row(inout WeightRows rows, uint c, const WeightParams w, uint n, uint in_features) {
-  rows.codes[c] = w.codes + code_bytes(uint64_t(n) * in_features);
-  rows.scales[c] = row_scales(w, n);
+// Row n of a weight, at or after row `first`, which is the same for the whole work group. NVFP4 is bound by instructions: its
+// addresses are those of `first`, which need no arithmetic of the lanes, and 32 bits of each lane's own.
+void set_weight_row(inout WeightRows rows, uint c, const WeightParams w, uint first, uint n, uint in_features) {
+  const uint anchor = FORMAT == FORMAT_NVFP4 ? first : n;
+  rows.codes[c] = w.codes + code_bytes(uint64_t(anchor) * in_features);
+  rows.scales[c] = row_scales(w, anchor);
+  rows.code_offset[c] = uint(code_bytes((n - anchor) * in_features));
+  rows.scale_offset[c] = (n - anchor) * w.scale_columns;
 }
 
 // Rows n .. n + kWarpColumns - 1 of one weight; past the last one it is repeated.
-WeightRows weight_rows(const WeightParams w, uint n, uint out_features, uint in_features) {
+WeightRows weight_rows(const WeightParams w, uint first, uint n, uint out_features, uint in_features) {
   WeightRows rows;
-  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) set_weight_row(rows, c, w, min(n + c, out_features - 1), in_features);
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    set_weight_row(rows, c, w, first, min(n + c, out_features - 1), in_features);
+  }
   return rows;
+}
+
+uint64_t code_address(const WeightRows rows, uint c, uint k) {
+#if FORMAT == FORMAT_NVFP4
+  return rows.codes[c] + uint64_t(rows.code_offset[c] + k / 2);
+#else
+  return rows.codes[c] + code_bytes(k);
+#endif
 }
 
 // The vectors at element k.
 Tile load_tile(const WeightRows rows, uint k, uint in_features, uint scale_is_bf16) {
   Tile tile;
   [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
-    const uint64_t address = rows.codes[c] + code_bytes(k);
+    const uint64_t address = code_address(rows, c, k);
 #if ALIGNED
     tile.codes[c] = load_codes(address);
 #else
@@ -59,10 +76,7 @@ Tile load_tile(const WeightRows rows, uint k, uint in_features, uint scale_is_bf
   }
 #if SCALES_INSIDE
   [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
-    [[unroll]] for (uint i = 0; i < kVectorScales; ++i) {
-      const uint at = k + i * (kVector / kVectorScales);
-      tile.scales[c][i] = ALIGNED != 0 || at < in_features ? inner_scale(rows.scales[c], at, scale_is_bf16) : 0.0;
-    }
+    tile.scales[c] = load_scale(rows.scales[c], rows.scale_offset[c], k, scale_is_bf16);
   }
 #endif
   return tile;
@@ -95,15 +109,6 @@ void load_activations(const ActivationRows x, uint r, uint k, uint in_features, 
 #endif
 }
 
-// The scales of part `part` of the vectors.
-float[kWarpColumns] tile_scales(const Tile tile, const uint part) {
-  float scales[kWarpColumns];
-  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
-    scales[c] = SCALES_INSIDE != 0 ? tile.scales[c][part * kVectorScales / (kVector / kPart)] : 1.0;
-  }
-  return scales;
-}
-
 // Adds the products of kPart elements from k on with row r.
 void add_products(const float weights[kWarpColumns][kPart], const ActivationRows x, const uint r, uint k, uint in_features,
                   const uint is_bf16, const float scales[kWarpColumns], inout float sums[kTileValues]) {
@@ -119,14 +124,19 @@ void add_products(const float weights[kWarpColumns][kPart], const ActivationRows
   }
 }
 
-// Adds the products of the vectors at element k for the first `live` rows: sums[c * ROWS + r].
+// Adds the products of the vectors at element k for the first `live` rows: sums[c * ROWS + r]. `largest_scales` are those met.
 void add_tile(const Tile tile, const ActivationRows x, uint k, uint in_features, const uint is_bf16, const uint live,
-              inout float sums[kTileValues]) {
+              inout float largest_scales[kWarpColumns], inout float sums[kTileValues]) {
+  float scales[kWarpColumns];
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    scales[c] = SCALES_INSIDE != 0 ? scale_value(tile.scales[c]) : 1.0;
+    largest_scales[c] = max(largest_scales[c], abs(scales[c]));
+  }
   [[unroll]] for (uint part = 0; part < kVector / kPart; ++part) {
     float weights[kWarpColumns][kPart];
     [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) decode(tile.codes[c], part, weights[c]);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-      if (r < live) add_products(weights, x, r, k + part * kPart, in_features, is_bf16, tile_scales(tile, part), sums);
+      if (r < live) add_products(weights, x, r, k + part * kPart, in_features, is_bf16, scales, sums);
     }
   }
 }
@@ -145,6 +155,17 @@ void add_nan_codes(const Tile tile, inout float sums[kTileValues]) {
 #endif
 }
 
+// The same for scales of NVFP4.
+void add_nan_scales(const float largest_scales[kWarpColumns], inout float sums[kTileValues]) {
+#if FORMAT == FORMAT_NVFP4
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
+    if (largest_scales[c] > kLargestScale) {
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[c * ROWS + r] = kNan;
+    }
+  }
+#endif
+}
+
 float[kTileValues] no_sums() {
   float sums[kTileValues];
   [[unroll]] for (uint i = 0; i < kTileValues; ++i) sums[i] = 0.0;
@@ -156,13 +177,15 @@ void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRo
                  uint num_slices, const uint is_bf16, const uint live, inout float sums[kTileValues]) {
   const uint step = num_slices * kLanes * kVector;
   uint k = (slice * kLanes + lane_index()) * kVector;
+  float largest_scales[kWarpColumns];
+  [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) largest_scales[c] = 0.0;
 #if PREFETCH
   if (k < in_features) {
     Tile tile = load_tile(rows, k, in_features, w.scale_is_bf16);
     for (; k < in_features; k += step) {
       // Past the last vectors, those that are at hand are loaded again.
       const Tile next = load_tile(rows, k + step < in_features ? k + step : k, in_features, w.scale_is_bf16);
-      add_tile(tile, x, k, in_features, is_bf16, live, sums);
+      add_tile(tile, x, k, in_features, is_bf16, live, largest_scales, sums);
       add_nan_codes(tile, sums);
       tile = next;
     }
@@ -170,10 +193,11 @@ void add_vectors(const WeightParams w, const WeightRows rows, const ActivationRo
 #else
   for (; k < in_features; k += step) {
     const Tile tile = load_tile(rows, k, in_features, w.scale_is_bf16);
-    add_tile(tile, x, k, in_features, is_bf16, live, sums);
+    add_tile(tile, x, k, in_features, is_bf16, live, largest_scales, sums);
     add_nan_codes(tile, sums);
   }
 #endif
+  add_nan_scales(largest_scales, sums);
 }
 
 // The same for activations of either type.

@@ -69,7 +69,7 @@ void main() {
   WeightRows rows;
   [[unroll]] for (uint c = 0; c < kWarpColumns; ++c) {
     const uint n = min(first_column + warp / p.num_slices * kColumns + c % kColumns, p.out_features - 1);
-    set_weight_row(rows, c, w, n + c / kColumns * p.out_features, p.in_features);
+    set_weight_row(rows, c, w, first_column, n + c / kColumns * p.out_features, p.in_features);
   }
   const uint group = thread / kResultValues;
   const uint value = thread % kResultValues;

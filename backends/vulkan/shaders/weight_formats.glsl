@@ -1,5 +1,6 @@
-// How a kernel reads its weight format, FORMAT. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes.
-// decode() gives elements in units of 1 / kDecodeFactor, which the scales make up for.
+// How a kernel reads its weight format, FORMAT. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes, of
+// NVFP4 8, so that the lanes' activations lie closer together and one scale is enough. decode() gives elements in units of
+// 1 / kDecodeFactor, which the scales make up for.
 #ifndef FORETOKEN_WEIGHT_FORMATS_GLSL
 #define FORETOKEN_WEIGHT_FORMATS_GLSL
 
@@ -18,7 +19,7 @@ const uint kPart = 4;  // elements decoded together
 const uint kVector = 8;
 const uint kPart = 8;
 #elif FORMAT == FORMAT_NVFP4
-const uint kVector = 32;
+const uint kVector = 16;
 const uint kPart = 8;
 #else
 const uint kVector = 16;
@@ -44,7 +45,13 @@ uint64_t code_bytes(uint64_t elements) {
 #endif
 }
 
-uvec4 load_codes(uint64_t address) { return U32x4Ref(address).value; }
+uvec4 load_codes(uint64_t address) {
+#if FORMAT == FORMAT_NVFP4
+  return uvec4(U32x2Ref(address).value, 0, 0);
+#else
+  return U32x4Ref(address).value;
+#endif
+}
 
 // The first `count` bytes one by one, then zeros: a code of 0 is the number 0 in every format.
 uvec4 load_code_bytes(uint64_t address, uint count) {
@@ -67,6 +74,7 @@ void decode(uvec4 codes, uint part, out float values[kPart]) {
 #elif FORMAT == FORMAT_NVFP4
 // A code placed at the top of a half's mantissa and the bottom of its exponent is its value times 2^-14.
 const float kDecodeFactor = 16384.0;
+const float kLargestScale = 448.0 * kDecodeFactor;
 void decode(uvec4 codes, uint part, out float values[kPart]) {
   const uint word = codes[part];
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -104,8 +112,7 @@ uint nan_codes(uvec4 codes) {
   return (next.x | next.y | next.z | next.w) & 0x80808080u;
 }
 
-// Scales of one vector where they change along the row, and where those of row n start.
-const uint kVectorScales = FORMAT == FORMAT_NVFP4 ? 2 : 1;
+// Where the scales of row n start that change along the row: one for a vector, or for more than one.
 uint64_t row_scales(const WeightParams w, uint n) {
 #if FORMAT == FORMAT_FP8_BLOCK
   return w.scale + uint64_t(n >> w.block_shift) * w.scale_columns * (w.scale_is_bf16 != 0 ? 2 : 4);
@@ -116,14 +123,23 @@ uint64_t row_scales(const WeightParams w, uint n) {
 #endif
 }
 
-// The scale at element k of a row whose scales start at `row`, for what decode() gives.
-float inner_scale(uint64_t row, uint k, uint is_bf16) {
+// The scale at element k of a row whose scales start `offset` bytes (of NVFP4) after `base`, as it is stored, and its value for
+// what decode() gives. A NaN of NVFP4 has a value above kLargestScale.
+uint load_scale(uint64_t base, uint offset, uint k, uint is_bf16) {
 #if FORMAT == FORMAT_FP8_BLOCK
-  return load_float(row, k / 128, is_bf16) * kDecodeFactor;
+  return is_bf16 != 0 ? load_u16(base, k / 128) << 16 : load_u32(base, k / 128);
 #elif FORMAT == FORMAT_NVFP4
-  const uint code = load_u8(row, k / 16);
-  const float as_half = unpackHalf2x16((code & 0x80u) << 8 | (code & 0x7fu) << 7).x;  // the value times 2^-8, as below
-  return (code & 0x7fu) == 0x7fu ? kNan : as_half * (256.0 * kDecodeFactor);
+  return load_u8(base, offset + k / 16);
+#else
+  return 0;
+#endif
+}
+float scale_value(uint stored) {
+#if FORMAT == FORMAT_FP8_BLOCK
+  return uintBitsToFloat(stored) * kDecodeFactor;
+#elif FORMAT == FORMAT_NVFP4
+  const uint moved = stored << 7;  // E4M3 as a half is the value times 2^-8, once the sign is a bit higher
+  return unpackHalf2x16(moved + (moved & 0x4000u)).x * (256.0 * kDecodeFactor);
 #else
   return 1.0;
 #endif
