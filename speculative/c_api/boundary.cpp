@@ -113,7 +113,7 @@ foretoken_dtype dtype_for(DType dtype) {
 
 }  // namespace foretoken::c_api
 
-const char* foretoken_last_error(void) { return foretoken::c_api::last_error.c_str(); }
+const char* foretoken_last_error() { return foretoken::c_api::last_error.c_str(); }
 
 const char* foretoken_status_name(foretoken_status status) {
   static constexpr std::array kNames{"ok",           "invalid argument", "unsupported",    "out of memory", "device error",
