@@ -196,6 +196,14 @@ foretoken_status foretoken_buffer_get(foretoken_buffer* buffer, uint64_t* bytes,
   });
 }
 
+foretoken_status foretoken_buffer_get_native(foretoken_buffer* buffer, foretoken_native_memory* memory) {
+  return guard([&] {
+    Locked<BufferObject> object(buffer);
+    const NativeMemory native = object->view().native();
+    write_struct(memory, {.struct_size = 0, .handle = native.handle, .offset = native.offset, .bytes = native.bytes}, "memory");
+  });
+}
+
 foretoken_status foretoken_buffer_upload(foretoken_buffer* buffer, uint64_t offset, const void* source, uint64_t bytes) {
   return guard([&] {
     Locked<BufferObject> object(buffer);

@@ -56,6 +56,10 @@ TEST(BufferApi, MemoryOfTheCallerIsUsedWhereItIs) {
   buffer.upload(std::span<const float>(values), 16);
   EXPECT_EQ(memory[4], 1.5F);
   EXPECT_EQ(memory[5], -2.0F);
+  EXPECT_EQ(detail::filled<foretoken_native_memory>([&](auto* known) {
+              return foretoken_buffer_get_native(buffer.get(), known);
+            }).handle,
+            native.handle);
   native.handle += 4;
   EXPECT_THROW(static_cast<void>(Buffer::adopt(device, native)), Error) << "misaligned";
 }

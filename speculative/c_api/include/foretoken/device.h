@@ -70,6 +70,9 @@ typedef struct foretoken_vulkan_device {
   void* user;
 } foretoken_vulkan_device;
 
+/* An adopted stream is one of the device's primary context; null is the legacy default stream. Work is ordered in it both ways,
+ * and calls that wait also wait for the caller's. While the caller captures it into a graph, every call is INVALID_STATE, and
+ * nothing may be freed. */
 typedef struct foretoken_device_options {
   size_t struct_size;
   int32_t num_threads;                   /* of the CPU's pool; 0: one per core that the process may use */
@@ -109,6 +112,8 @@ FORETOKEN_API foretoken_status foretoken_buffer_adopt(foretoken_device* device, 
 FORETOKEN_API foretoken_status foretoken_buffer_free(foretoken_buffer* buffer);
 /* Bytes of the buffer, and where it lies: what kernels add offsets to. Either pointer may be null. */
 FORETOKEN_API foretoken_status foretoken_buffer_get(foretoken_buffer* buffer, uint64_t* bytes, uint64_t* address);
+/* The same memory as the device's own API knows it, for kernels of the caller; foretoken_buffer_adopt takes it back. */
+FORETOKEN_API foretoken_status foretoken_buffer_get_native(foretoken_buffer* buffer, foretoken_native_memory* memory);
 /* Host to device: `bytes` bytes to `offset`. `source` may be reused when the call returns. */
 FORETOKEN_API foretoken_status foretoken_buffer_upload(foretoken_buffer* buffer, uint64_t offset, const void* source,
                                                        uint64_t bytes);

@@ -68,6 +68,7 @@ static void bad_devices(const bad_handles bad) {
   EACH(foretoken_device, foretoken_engine_load(h, NULL, &engine));
   EACH(foretoken_buffer, foretoken_buffer_free(h));
   EACH(foretoken_buffer, foretoken_buffer_get(h, &number, NULL));
+  EACH(foretoken_buffer, foretoken_buffer_get_native(h, &memory));
   EACH(foretoken_buffer, foretoken_buffer_upload(h, 0, ids, 4));
   EACH(foretoken_buffer, foretoken_buffer_download(h, 0, ids, 4));
   expect(foretoken_device_count(NULL), ARGUMENT, "foretoken_device_count", "null");
