@@ -1,7 +1,5 @@
 #include "speculative/c_api/device.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -15,9 +13,7 @@ namespace {
 
 template <size_t N>
 void put_text(char (&out)[N], std::string_view text) {
-  const size_t length = std::min(text.size(), N - 1);
-  std::memcpy(out, text.data(), length);
-  out[length] = '\0';
+  out[text.copy(out, N - 1)] = '\0';
 }
 
 foretoken_device_kind kind_of(DeviceKind kind) {
