@@ -141,10 +141,8 @@ foretoken_status foretoken_sequence_prefill(foretoken_sequence* sequence, const 
 foretoken_status foretoken_sequence_skip(foretoken_sequence* sequence, int64_t first_key) {
   return guard([&] {
     const Locked<SequenceObject> object(sequence);
-    require_range("first_key", first_key, 0, object->max_tokens);
-    if (object->next_key() != 0) {
-      throw Error(ErrorCode::kInvalidState, "rows can be left out of an empty sequence only");
-    }
+    object->require_verified();
+    require_range("first_key", first_key, object->next_key(), object->max_tokens);
     object->drafter->proposer().skip_to(first_key, *object->state);
   });
 }

@@ -143,7 +143,8 @@ FORETOKEN_API foretoken_status foretoken_sequence_get(foretoken_sequence* sequen
  * them, in any number of calls. INVALID_STATE while drafts wait for foretoken_sequence_after_verify. */
 FORETOKEN_API foretoken_status foretoken_sequence_prefill(foretoken_sequence* sequence, const int32_t* next_token_ids,
                                                           const foretoken_rows* hidden);
-/* Leaves the rows before `first_key` out of an empty sequence: the drafter's context begins there. */
+/* Leaves the missing rows before `first_key` out: the drafter's context begins there, or has a gap, and drafts may hold less
+ * often. */
 FORETOKEN_API foretoken_status foretoken_sequence_skip(foretoken_sequence* sequence, int64_t first_key);
 
 /* One sequence of a propose. */
