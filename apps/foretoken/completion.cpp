@@ -45,9 +45,13 @@ constexpr std::string_view kReply = R"(
     file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     files) mapfile -t COMPREPLY < <(compgen -P "$prefix" -f -- "${cur#"$prefix"}") ;;
     folder) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-    model) mapfile -t COMPREPLY < <(compgen -W "$offers" -- "$cur"; compgen -d -- "$cur") ;;
+    model)
+      mapfile -t COMPREPLY < <(compgen -W "$offers" -- "$cur")
+      [[ ${#COMPREPLY[@]} -eq 0 ]] && kind=folder
+      mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur")
+      ;;
   esac
-  [[ $kind =~ ^(file|files|folder|model)$ ]] && compopt -o filenames 2> /dev/null
+  [[ $kind =~ ^(file|files|folder)$ ]] && compopt -o filenames 2> /dev/null
   if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash keeps what is before the last colon
     COMPREPLY=("${COMPREPLY[@]#"${cur%"${cur##*:}"}"}")
   fi
