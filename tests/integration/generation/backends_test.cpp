@@ -66,13 +66,16 @@ TEST(DeviceAcceptance, IsThatOfTheReference) {
   for (const char* checkpoint : {"tiny-dense", "tiny-moe"}) expect_golden_acceptance(*backend, checkpoint);
 }
 
-/// Another device that notes how many launches each recorded Program has.
+/// Another device that notes how many launches each recorded Program has, and counts allocations.
 class NotedDevice final : public GpuBackend {
  public:
   explicit NotedDevice(std::unique_ptr<GpuBackend> inner) : inner_(std::move(inner)) {}
 
   [[nodiscard]] const Capabilities& capabilities() const override { return inner_->capabilities(); }
-  [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override { return inner_->allocate(bytes, kind); }
+  [[nodiscard]] Buffer allocate(size_t bytes, MemoryKind kind) override {
+    ++num_allocations_;
+    return inner_->allocate(bytes, kind);
+  }
   [[nodiscard]] size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override { return inner_->create_stream(); }
   [[nodiscard]] std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
@@ -84,10 +87,12 @@ class NotedDevice final : public GpuBackend {
   [[nodiscard]] const OpTable& ops() const override { return inner_->ops(); }
 
   [[nodiscard]] const std::map<std::string, size_t>& launches() const { return launches_; }
+  [[nodiscard]] size_t num_allocations() const { return num_allocations_; }
 
  private:
   std::unique_ptr<GpuBackend> inner_;
   std::map<std::string, size_t> launches_;
+  size_t num_allocations_ = 0;
 };
 
 TEST(CpuVerifyStep, HasAsManyLaunchesForAnyNumberOfRows) {
@@ -105,6 +110,19 @@ TEST(CpuVerifyStep, HasAsManyLaunchesForAnyNumberOfRows) {
     }
     EXPECT_EQ(num_steps, 15U);
   }
+}
+
+/// Each is one of the driver's, of which a Vulkan device may allow 4,096.
+TEST(Allocations, AreFewHoweverManyLayersAModelHas) {
+  std::vector<size_t> counts;
+  for (const char* spec : {"synth:qwen3.5-0.8b:layers=1", "synth:qwen3.5-0.8b:layers=8"}) {
+    NotedDevice device(open_cpu());
+    TestModel model(device, spec, {.max_seq_len = 64, .keep_logits = true});
+    static_cast<void>(model.generator());
+    counts.push_back(device.num_allocations());
+  }
+  EXPECT_EQ(counts[0], counts[1]);
+  EXPECT_LT(counts[0], 64U);
 }
 
 }  // namespace
