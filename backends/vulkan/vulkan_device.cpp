@@ -95,7 +95,11 @@ void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
 
 void Device::check_alive(std::string_view detail) const {
   const QueueLock lock(*this);
-  VkSubmitInfo nothing{};
+  if (instance_ != nullptr) {
+    check(vkDeviceWaitIdle(device_), "vkDeviceWaitIdle", detail);
+    return;
+  }
+  VkSubmitInfo nothing{};  // the other queues of a caller's device are not ours to stop
   nothing.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   check(vkQueueSubmit(queue_, 1, &nothing, VK_NULL_HANDLE), "vkQueueSubmit", detail);
 }

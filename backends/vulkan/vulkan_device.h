@@ -33,7 +33,8 @@ class Device {
 
   /// Puts work on the queue. Throws DeviceError, OutOfMemory; `detail` names the work.
   void submit(const VkSubmitInfo& info, std::string_view detail) const;
-  /// Throws DeviceError when the device is lost.
+  /// Throws DeviceError when the device is lost. On a device of ours it waits for all work: a driver of NVIDIA, whose waits and
+  /// submissions go on as if nothing had happened after a fault, says there that the device is lost.
   void check_alive(std::string_view detail) const;
   /// Throws InternalError with what the validation layer complains about, if our instance has one.
   void check_validation() const;
@@ -59,7 +60,8 @@ class Device {
 /// Where shaders find a buffer that was made for that.
 [[nodiscard]] DeviceAddress device_address(const Device& device, VkBuffer buffer);
 
-/// One allocation with the buffer that covers it, mapped where the host reaches it.
+/// One allocation with the buffer that covers it, mapped where the host reaches it. A driver may allow no more than 4,096; models
+/// pack their tensors, so that a few dozen do however many layers there are.
 class Memory {
  public:
   /// Throws OutOfMemory with the size asked for and what is free.
