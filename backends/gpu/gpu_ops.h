@@ -25,7 +25,7 @@ void add_whole_head_rule(OpTable& table, const KernelModule& module, std::string
                          uint32_t groups_per_head);
 void add_quantize_ops(OpTable& table, const KernelModule& module);  // abs_max, quantize_*, dequantize
 
-/// All of these: the table of a backend that has no implementations of its own.
-[[nodiscard]] OpTable portable_op_table(const KernelModule& module);
+/// All of these behind those of `preferred`: the table of a backend that has few implementations of its own, or none.
+[[nodiscard]] OpTable portable_op_table(const KernelModule& module, OpTable preferred = {});
 
 }  // namespace foretoken::gpu

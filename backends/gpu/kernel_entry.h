@@ -20,6 +20,8 @@ struct KernelEntry {
   uint32_t min_architecture = 0;    // the first that has the instructions it needs, 90 for sm_90; absent below
   bool family_only = false;         // and later families lack them: 120 is for sm_120 and sm_121 alone
   uint32_t min_group_memory = 0;    // bytes that a work group must be able to have; absent on devices with less
+  /// Why a device of an architecture lacks the instructions it needs, empty where it has them. Null: every device has them.
+  std::string (*missing_instructions)(uint32_t architecture) = nullptr;
 };
 
 using KernelList = std::vector<KernelEntry>;

@@ -6,10 +6,12 @@
 
 namespace foretoken::gpu {
 
-/// Threads of a work group, its warps, and the weight rows (columns of the result) that a warp takes together.
+/// Threads of a work group, its warps, and the weight rows (columns of the result) that a warp takes together. Narrow kernels
+/// take fewer: for one activation row they need few registers, so that many warps keep memory busy.
 inline constexpr uint32_t kLinearThreads = 256;
 inline constexpr uint32_t kLinearWarps = 8;
 inline constexpr uint32_t kWarpColumns = 4;
+inline constexpr uint32_t kNarrowWarpColumns = 2;
 inline constexpr uint32_t kCombineThreads = 256;
 
 /// A weight, or a stack of them.

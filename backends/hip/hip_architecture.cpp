@@ -26,6 +26,13 @@ uint32_t amd_architecture(std::string_view name) {
 
 std::string amd_name(uint32_t architecture) { return fmt::format("gfx{:x}", architecture); }
 
+std::string amd_missing_matrix_instructions(uint32_t architecture) {
+  const bool is_cdna = architecture == kCdna2 || (architecture >= kCdna3 && architecture <= 0x950);
+  const bool is_rdna = (architecture >= 0x1100 && architecture < 0x1200) || architecture == 0x1200 || architecture == 0x1201;
+  if (is_cdna || is_rdna) return {};
+  return "BF16 matrices are multiplied by gfx90a, gfx94x, gfx950, gfx11, gfx1200 and gfx1201, this is " + amd_name(architecture);
+}
+
 std::vector<WeightFormatSupport> amd_weight_formats(uint32_t architecture) {
   const Availability yes = Availability::yes();
   const Availability integers = Availability::no("codes are converted by integer instructions");

@@ -4,6 +4,7 @@
 #include "backends/gpu/host/devices.h"
 #include "backends/gpu/host/error.h"
 #include "backends/hip/hip_architecture.h"
+#include "backends/hip/kernels/kernels.h"
 
 namespace foretoken::hip {
 namespace {
@@ -23,6 +24,10 @@ std::vector<WeightFormatSupport> weight_formats(uint32_t /*architecture*/) {
   return amd_weight_formats(0x90a);  // the same kernels: sm_80, the first that is compiled for, has what they need
 }
 
+std::string missing_matrix(uint32_t architecture) {
+  return architecture >= 80 ? "" : "BF16 matrices are multiplied from sm_80 on";
+}
+
 std::string driver_text(int version) {
   return "HIP on CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -31,12 +36,16 @@ uint32_t architecture_of(const hipDeviceProp_t& properties) { return amd_archite
 
 std::vector<WeightFormatSupport> weight_formats(uint32_t architecture) { return amd_weight_formats(architecture); }
 
+std::string missing_matrix(uint32_t architecture) { return amd_missing_matrix_instructions(architecture); }
+
 std::string driver_text(int version) {
   return "HIP " + std::to_string(version / 10'000'000) + "." + std::to_string(version / 100'000 % 100);
 }
 #endif
 
 }  // namespace
+
+std::string missing_matrix_instructions(uint32_t architecture) { return missing_matrix(architecture); }
 
 namespace runtime {
 
@@ -75,7 +84,8 @@ Capabilities device_capabilities(int device) {
   caps.subgroup_sizes = {static_cast<uint32_t>(properties.warpSize)};
   caps.activation_dtypes = {DType::kBF16, DType::kF32};
   caps.weight_formats = weight_formats(architecture);
-  caps.bf16_prefill = Availability::no("this backend has no kernels for matrix cores");
+  const std::string missing = missing_matrix_instructions(architecture);
+  caps.bf16_prefill = missing.empty() ? Availability::yes() : Availability::no(missing);
   return caps;
 }
 

@@ -13,6 +13,9 @@ std::string RuntimeKernelCode::absent_reason(uint32_t architecture) const {
   if (family_only_ && runtime::family_of(min_architecture_) != runtime::family_of(architecture)) {
     return "its instructions are those of the family of " + needed + ", this is " + runtime::architecture_name(architecture);
   }
+  if (missing_instructions_ != nullptr) {
+    if (std::string missing = missing_instructions_(architecture); !missing.empty()) return missing;
+  }
   if (loaded_architecture_ < min_architecture_) {
     return "this build has no code for " + needed + ", only what " + runtime::architecture_name(loaded_architecture_) + " has";
   }

@@ -19,6 +19,7 @@ class RuntimeKernelCode final : public KernelCode {
         num_threads_(entry.num_threads),
         min_architecture_(entry.min_architecture),
         min_group_memory_(entry.min_group_memory),
+        missing_instructions_(entry.missing_instructions),
         family_only_(entry.family_only),
         makes_weights_(entry.makes_weights),
         large_group_memory_(entry.large_group_memory) {}
@@ -39,6 +40,7 @@ class RuntimeKernelCode final : public KernelCode {
   uint32_t num_threads_;
   uint32_t min_architecture_;
   uint32_t min_group_memory_;
+  std::string (*missing_instructions_)(uint32_t architecture);
   uint32_t loaded_architecture_ = UINT32_MAX;  // not loaded: as if it were for all
   bool family_only_;
   bool makes_weights_;

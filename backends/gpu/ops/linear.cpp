@@ -16,29 +16,14 @@ using LinearKernels = WeightKernels<Params, 1, 2, 4, 8>;
 /// Columns of the result that one work group computes.
 uint32_t group_columns(uint32_t slices, uint32_t warp_columns) { return kLinearWarps / slices * warp_columns; }
 
-LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out) {
-  return {.weight = weight_params(w),
-          .second = {},
-          .x = x.address(),
-          .out = out.address(),
-          .x_stride = stride(x),
-          .out_stride = stride(out),
-          .num_rows = extent(x, 0),
-          .in_features = extent(x, 1),
-          .out_features = extent(out, 1),
-          .num_slices = num_slices(w, out.dim(1)),
-          .x_is_bf16 = is_bf16(x),
-          .out_is_bf16 = is_bf16(out)};
-}
-
 void add_linear(OpTable& table, const KernelModule& module) {
   const LinearKernels<LinearParams> kernels(module, "linear");
   table.add<Linear>(
       "exact",
       [kernels](CommandList& cmd, const Linear& op) {
         const LinearParams params = linear_params(op.w, op.x, op.out);
-        const auto [kernel, rows] = kernels.choose(op.w, op.x, params.num_rows);
-        const uint32_t columns = group_columns(params.num_slices, kWarpColumns);
+        const auto [kernel, rows, warp_columns] = kernels.choose(op.w, op.x, params.num_rows);
+        const uint32_t columns = group_columns(params.num_slices, warp_columns);
         kernel(cmd, Grid{ceil_div(params.out_features, columns), ceil_div(params.num_rows, rows)}, params, accesses_of(op));
       },
       [](const Linear& op) { return fits_32_bits(op.x); });
@@ -49,12 +34,10 @@ void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
   table.add<LinearSiluMul>(
       "exact",
       [kernels](CommandList& cmd, const LinearSiluMul& op) {
-        LinearParams params = linear_params(op.gate, op.x, op.out);
-        params.second = weight_params(op.up);
-        params.num_slices = num_slices(op.gate, 2 * op.out.dim(1));
+        const LinearParams params = linear_params(op);
         const bool aligned = is_aligned(op.up, op.x);
-        const auto [kernel, rows] = kernels.choose(aligned ? op.gate : op.up, op.x, params.num_rows);
-        const uint32_t columns = group_columns(params.num_slices, kWarpColumns / 2);
+        const auto [kernel, rows, warp_columns] = kernels.choose(aligned ? op.gate : op.up, op.x, params.num_rows);
+        const uint32_t columns = group_columns(params.num_slices, warp_columns / 2);
         kernel(cmd, Grid{ceil_div(params.out_features, columns), ceil_div(params.num_rows, rows)}, params, accesses_of(op));
       },
       [](const LinearSiluMul& op) {
@@ -104,8 +87,8 @@ void launch_argmax(CommandList& cmd, const LinearArgmax& op, const LinearKernels
                                   .tiles_per_part = parts.tiles_per_part,
                                   .reserved = 0};
   const std::vector<Access> accesses = accesses_of(op);
-  const auto [kernel, rows] = kernels.choose(op.w, op.x, num_rows);
-  kernel(cmd, Grid{parts.num_parts, ceil_div(num_rows, rows)}, params, accesses);
+  const auto choice = kernels.choose(op.w, op.x, num_rows);
+  choice.kernel(cmd, Grid{parts.num_parts, ceil_div(num_rows, choice.rows)}, params, accesses);
   const LinearArgmaxCombineParams combine_params{.part_max = params.part_max,
                                                  .part_id = params.part_id,
                                                  .part_sum = params.part_sum,

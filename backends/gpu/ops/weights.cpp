@@ -58,11 +58,34 @@ uint32_t num_slices(const LinearWeight& w, int64_t out_features) {
   return static_cast<uint32_t>(slices);
 }
 
+LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out) {
+  return {.weight = weight_params(w),
+          .second = {},
+          .x = x.address(),
+          .out = out.address(),
+          .x_stride = stride(x),
+          .out_stride = stride(out),
+          .num_rows = extent(x, 0),
+          .in_features = extent(x, 1),
+          .out_features = extent(out, 1),
+          .num_slices = num_slices(w, out.dim(1)),
+          .x_is_bf16 = is_bf16(x),
+          .out_is_bf16 = is_bf16(out)};
+}
+
+LinearParams linear_params(const LinearSiluMul& op) {
+  LinearParams params = linear_params(op.gate, op.x, op.out);
+  params.second = weight_params(op.up);
+  params.num_slices = num_slices(op.gate, 2 * op.out.dim(1));
+  return params;
+}
+
 bool is_aligned(const LinearWeight& w, const Tensor& x) {
   constexpr uint64_t kVectorBytes = 16;
   const uint64_t row_bytes = stride(x) * dtype_bits(x.dtype()) / 8;
   return w.in_features() % vector_elements(w.format) == 0 && w.weight.address() % kVectorBytes == 0 &&
-         x.address() % kVectorBytes == 0 && row_bytes % kVectorBytes == 0;
+         (w.format != WeightFormat::kNvfp4 || w.scale.address() % 2 == 0) && x.address() % kVectorBytes == 0 &&
+         row_bytes % kVectorBytes == 0;
 }
 
 Availability has_whole_vectors(const LinearWeight& w, const Tensor& x) {

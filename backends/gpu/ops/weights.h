@@ -19,6 +19,10 @@ namespace foretoken::gpu {
 /// It decides the order of sums, so it must depend on the weight alone.
 [[nodiscard]] uint32_t num_slices(const LinearWeight& w, int64_t out_features);
 
+/// Of one projection, and of gate and up.
+[[nodiscard]] LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out);
+[[nodiscard]] LinearParams linear_params(const LinearSiluMul& op);
+
 /// Whether whole vectors of codes and of `x` can be loaded at once.
 [[nodiscard]] bool is_aligned(const LinearWeight& w, const Tensor& x);
 
@@ -58,28 +62,30 @@ class FormatKernels {
 template <class Params, uint32_t... kRows>
 class WeightKernels {
  public:
-  /// Resolves `name`_FORMAT_rROWS and `name`_FORMAT_any. Throws InternalError when the parameters differ in size.
+  /// Resolves `name`_FORMAT_rROWS_narrow or, where there is none, `name`_FORMAT_rROWS, and `name`_FORMAT_any. Throws
+  /// InternalError when the parameters differ in size.
   WeightKernels(const KernelModule& module, const std::string& name) {
     for (const WeightFormat format : kFormats) {
       const std::string prefix = name + "_" + kernel_suffix(format);
       Variants& variants = formats_[static_cast<size_t>(format)];
-      variants.aligned = {module.resolve<Params>(prefix + "_r" + std::to_string(kRows))...};
-      variants.any = module.resolve<Params>(prefix + "_any");
+      variants.aligned = {resolve(module, prefix + "_r" + std::to_string(kRows))...};
+      variants.any = resolve(module, prefix + "_any");
     }
   }
 
   struct Choice {
     const Kernel<Params>& kernel;
     uint32_t rows;
+    uint32_t warp_columns;
   };
 
   /// The kernel for `num_rows` rows: the fewest that hold them all, or the most. Bits do not depend on the choice.
   [[nodiscard]] Choice choose(const LinearWeight& w, const Tensor& x, uint32_t num_rows) const {
     const Variants& variants = formats_[static_cast<size_t>(w.format)];
-    if (!is_aligned(w, x)) return {variants.any, kAnyRows};
+    if (!is_aligned(w, x)) return {variants.any.kernel, kAnyRows, variants.any.warp_columns};
     size_t i = 0;
     while (i + 1 < kRowCounts.size() && kRowCounts[i] < num_rows) ++i;
-    return {variants.aligned[i], kRowCounts[i]};
+    return {variants.aligned[i].kernel, kRowCounts[i], variants.aligned[i].warp_columns};
   }
 
  private:
@@ -88,10 +94,20 @@ class WeightKernels {
   static constexpr std::array kFormats{WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8Row, WeightFormat::kFp8Block,
                                        WeightFormat::kNvfp4};
 
-  struct Variants {
-    std::array<Kernel<Params>, kRowCounts.size()> aligned;
-    Kernel<Params> any;
+  struct Variant {
+    Kernel<Params> kernel;
+    uint32_t warp_columns = kWarpColumns;
   };
+  struct Variants {
+    std::array<Variant, kRowCounts.size()> aligned;
+    Variant any;
+  };
+
+  static Variant resolve(const KernelModule& module, const std::string& name) {
+    if (Kernel<Params> narrow = module.resolve_optional<Params>(name + "_narrow")) return {narrow, kNarrowWarpColumns};
+    return {module.resolve<Params>(name), kWarpColumns};
+  }
+
   std::array<Variants, kFormats.size()> formats_;
 };
 

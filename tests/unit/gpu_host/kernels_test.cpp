@@ -27,11 +27,19 @@ TEST(GpuKernels, HaveNamesAndBlocksThatADeviceCanRun) {
 
 TEST(GpuKernels, HandlesAreCheckedWhenTheyAreResolved) {
   const RuntimeKernelModule module;
-  EXPECT_TRUE(module.resolve<gpu::LinearParams>("linear_bf16_r1"));
-  EXPECT_THROW(static_cast<void>(module.resolve<gpu::LinearArgmaxParams>("linear_bf16_r1")), Error);
+  EXPECT_TRUE(module.resolve<gpu::LinearParams>("linear_bf16_r2"));
+  EXPECT_THROW(static_cast<void>(module.resolve<gpu::LinearArgmaxParams>("linear_bf16_r2")), Error);
   const auto absent = module.resolve_optional<gpu::LinearParams>("linear_int3_r1");
   EXPECT_FALSE(absent);
   EXPECT_FALSE(absent.absent_reason().empty());
+}
+
+TEST(GpuKernels, MissingInstructionsAreTheReasonOfAnAbsentKernel) {
+  gpu::KernelEntry entry = all_kernels().front();
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(UINT32_MAX - 1), "");
+  entry.missing_instructions = [](uint32_t architecture) { return architecture < 7 ? std::string("no sevens") : std::string(); };
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(6), "no sevens");
+  EXPECT_EQ(RuntimeKernelCode(entry).absent_reason(7), "");
 }
 
 /// Making the table resolves every kernel that an operator launches, and with it the size of its parameters.

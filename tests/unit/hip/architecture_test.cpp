@@ -34,6 +34,15 @@ TEST(HipArchitecture, Nvfp4IsWhereTheDeviceIsCapable) {
   }
 }
 
+TEST(HipArchitecture, MatrixInstructionsAreWhereTheyAreDocumented) {
+  for (const char* name : {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1200", "gfx1201"}) {
+    EXPECT_EQ(amd_missing_matrix_instructions(amd_architecture(name)), "") << name;
+  }
+  for (const char* name : {"gfx906", "gfx908", "gfx90c", "gfx1030", "gfx1250"}) {
+    EXPECT_NE(amd_missing_matrix_instructions(amd_architecture(name)).find(name), std::string::npos) << name;
+  }
+}
+
 TEST(HipArchitecture, OtherFormatsAreEverywhere) {
   for (const WeightFormatSupport& support : amd_weight_formats(0x906)) {
     EXPECT_EQ(static_cast<bool>(support.storable), support.format != WeightFormat::kNvfp4) << to_string(support.format);

@@ -123,8 +123,14 @@ class CodeObject {
 bool is_hot(const std::string& name) {
   const bool product = contains(name, "6linearI") || contains(name, "15linear_silu_mulI") || contains(name, "13linear_argmaxI") ||
                        contains(name, "11moe_expertsI");
-  const bool aligned = contains(name, "ELb1EEEv");  // the last template argument
+  const bool aligned = contains(name, "ELb1EEEv") || contains(name, "ELb1ELj");  // the last template argument, or columns follow
   return (product && aligned) || contains(name, "gated_attention_");
+}
+
+/// "v_mfma_", "v_wmma_", or nothing where the architecture has none.
+std::string matrix_instruction(const std::string& architecture) {
+  if (architecture.starts_with("gfx9")) return "v_mfma_f32_16x16x16";
+  return architecture.starts_with("gfx10") ? "" : "v_wmma_f32_16x16x16_bf16";
 }
 
 bool reads_weights(const std::string& name) { return !contains(name, "gated_attention_"); }
@@ -132,27 +138,57 @@ bool reads_weights(const std::string& name) { return !contains(name, "gated_atte
 using Case = std::tuple<std::string, std::string>;  // architecture, source
 
 class HipIsa : public testing::TestWithParam<Case> {};
+class HipPrefillIsa : public testing::TestWithParam<std::string> {};
+
+int wave_of(const std::string& architecture) { return architecture.starts_with("gfx9") ? 64 : 32; }
+
+std::string vector_load(const std::string& architecture) {
+  const bool is_older = architecture.starts_with("gfx9") || architecture.starts_with("gfx10");
+  return is_older ? "global_load_dwordx4" : "global_load_b128";
+}
 
 TEST_P(HipIsa, HotKernelsKeepToTheirRegistersAndReadVectors) {
   const auto& [architecture, source] = GetParam();
   const Kernels kernels = CodeObject(source, architecture).kernels();
-  const int wave = architecture.starts_with("gfx9") ? 64 : 32;
-  const std::string vector_load =
-      architecture.starts_with("gfx9") || architecture.starts_with("gfx10") ? "global_load_dwordx4" : "global_load_b128";
   int num_hot = 0;
   for (const auto& [name, kernel] : kernels) {
     ASSERT_TRUE(kernel.metadata.contains("wavefront_size")) << name;
-    EXPECT_EQ(kernel.metadata.at("wavefront_size"), wave) << name;
+    EXPECT_EQ(kernel.metadata.at("wavefront_size"), wave_of(architecture)) << name;
     if (!is_hot(name)) continue;
     ++num_hot;
     EXPECT_EQ(kernel.metadata.at("private_segment_fixed_size"), 0) << name << " needs memory for what registers do not hold";
     EXPECT_FALSE(kernel.instructions.empty()) << name;
     EXPECT_FALSE(contains(kernel.instructions, "scratch_")) << name;
     EXPECT_FALSE(contains(kernel.instructions, "flat_load")) << name << " does not know that operands are in device memory";
-    EXPECT_TRUE(!reads_weights(name) || contains(kernel.instructions, vector_load)) << name;
+    EXPECT_TRUE(!reads_weights(name) || contains(kernel.instructions, vector_load(architecture))) << name;
   }
   EXPECT_EQ(num_hot, source == "attention" ? 3 : 16) << "of " << kernels.size() << " kernels";
 }
+
+/// The kernels of prefill have matrix instructions where there are any, and are empty elsewhere.
+TEST_P(HipPrefillIsa, MultipliesMatricesInItsRegisters) {
+  const std::string& architecture = GetParam();
+  const Kernels kernels = CodeObject("prefill", architecture).kernels();
+  const std::string instruction = matrix_instruction(architecture);
+  EXPECT_EQ(kernels.size(), 16U);
+  for (const auto& [name, kernel] : kernels) {
+    ASSERT_TRUE(kernel.metadata.contains("wavefront_size")) << name;
+    EXPECT_EQ(kernel.metadata.at("wavefront_size"), wave_of(architecture)) << name;
+    EXPECT_EQ(kernel.metadata.at("private_segment_fixed_size"), 0) << name << " needs memory for what registers do not hold";
+    EXPECT_FALSE(contains(kernel.instructions, "scratch_")) << name;
+    EXPECT_FALSE(contains(kernel.instructions, "flat_load")) << name << " does not know that operands are in device memory";
+    if (instruction.empty()) {
+      EXPECT_EQ(kernel.metadata.at("group_segment_fixed_size"), 0) << name;
+      continue;
+    }
+    EXPECT_TRUE(contains(kernel.instructions, instruction)) << name;
+    EXPECT_TRUE(contains(kernel.instructions, "ds_read_b128") || contains(kernel.instructions, "ds_load_b128")) << name;
+    EXPECT_TRUE(contains(kernel.instructions, vector_load(architecture))) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, HipPrefillIsa, testing::ValuesIn(split(FORETOKEN_HIP_ARCHITECTURES, ',')),
+                         [](const auto& test) { return test.param; });
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   return std::get<0>(info.param) + "_" + std::get<1>(info.param);
