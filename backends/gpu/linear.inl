@@ -21,12 +21,13 @@ FORETOKEN_DEVICE ActivationRows<kRows> activation_rows(uint64_t x, uint64_t stri
   return rows;
 }
 
-/// Rows n .. n+3 of one weight; past the last one it is repeated.
-template <class Format>
-FORETOKEN_DEVICE WeightRows weight_rows(const WeightParams& w, uint32_t n, uint32_t out_features, uint32_t in_features) {
-  WeightRows rows;
+/// Rows n .. n + kColumns - 1 of one weight; past the last one it is repeated.
+template <class Format, uint32_t kColumns>
+FORETOKEN_DEVICE WeightRows<kColumns> weight_rows(const WeightParams& w, uint32_t n, uint32_t out_features,
+                                                  uint32_t in_features) {
+  WeightRows<kColumns> rows;
 #pragma unroll
-  for (uint32_t c = 0; c < kWarpColumns; ++c) {
+  for (uint32_t c = 0; c < kColumns; ++c) {
     rows.index[c] = smaller(n + c, out_features - 1);
     rows.codes[c] = w.codes + Format::bytes(uint64_t{rows.index[c]} * in_features);
   }
@@ -34,29 +35,29 @@ FORETOKEN_DEVICE WeightRows weight_rows(const WeightParams& w, uint32_t n, uint3
   return rows;
 }
 
-template <class Format, int kRows, bool kAligned>
-__global__ void __launch_bounds__(kLinearThreads) linear(const LinearParams p) {
+template <class Format, int kRows, bool kAligned, uint32_t kColumns = kWarpColumns>
+__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns>) linear(const LinearParams p) {
   allow_next();
-  __shared__ TileSums<kRows> tile;
+  __shared__ TileSums<kColumns, kRows> tile;
   const uint32_t warp = threadIdx.x / kLanes;
   const uint32_t groups = kLinearWarps / p.num_slices;
   const uint32_t first_row = blockIdx.y * kRows;
-  const uint32_t first_column = blockIdx.x * groups * kWarpColumns;
+  const uint32_t first_column = blockIdx.x * groups * kColumns;
   const auto x = activation_rows<kRows>(p.x, p.x_stride, first_row, p.num_rows, p.x_is_bf16 != 0);
-  const WeightRows rows =
-      weight_rows<Format>(p.weight, first_column + warp / p.num_slices * kWarpColumns, p.out_features, p.in_features);
+  const auto rows =
+      weight_rows<Format, kColumns>(p.weight, first_column + warp / p.num_slices * kColumns, p.out_features, p.in_features);
   const uint32_t slice = warp % p.num_slices;
-  const TileCodes codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+  const auto codes = load_tile<Format, kColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
   wait_for_previous();
-  float sums[kWarpColumns * kRows] = {};
-  add_slice<Format, kWarpColumns, kRows, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
+  float sums[kColumns * kRows] = {};
+  add_slice<Format, kColumns, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
   tile.store(sums);
 
-  constexpr uint32_t kValues = kWarpColumns * kRows;
+  constexpr uint32_t kValues = kColumns * kRows;
   if (threadIdx.x >= groups * kValues) return;
   const uint32_t group = threadIdx.x / kValues;
   const uint32_t value = threadIdx.x % kValues;
-  const uint32_t column = first_column + group * kWarpColumns + value / kRows;
+  const uint32_t column = first_column + group * kColumns + value / kRows;
   const uint32_t row = first_row + value % kRows;
   if (column >= p.out_features || row >= p.num_rows) return;
   const float sum = tile.value(group, value, p.num_slices);
@@ -64,20 +65,20 @@ __global__ void __launch_bounds__(kLinearThreads) linear(const LinearParams p) {
   store_float(p.out, row * p.out_stride + column, sum * scale, p.out_is_bf16 != 0);
 }
 
-/// A tile is two columns: two rows of gate, then the same two of up.
-template <class Format, int kRows, bool kAligned>
-__global__ void __launch_bounds__(kLinearThreads) linear_silu_mul(const LinearParams p) {
+/// A tile is half as many columns: rows of gate, then the same ones of up.
+template <class Format, int kRows, bool kAligned, uint32_t kTileRows = kWarpColumns>
+__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows>) linear_silu_mul(const LinearParams p) {
   allow_next();
-  __shared__ TileSums<kRows> tile;
-  constexpr uint32_t kColumns = kWarpColumns / 2;
+  __shared__ TileSums<kTileRows, kRows> tile;
+  constexpr uint32_t kColumns = kTileRows / 2;
   const uint32_t warp = threadIdx.x / kLanes;
   const uint32_t groups = kLinearWarps / p.num_slices;
   const uint32_t first_row = blockIdx.y * kRows;
   const uint32_t first_column = blockIdx.x * groups * kColumns;
   const auto x = activation_rows<kRows>(p.x, p.x_stride, first_row, p.num_rows, p.x_is_bf16 != 0);
-  WeightRows rows;
+  WeightRows<kTileRows> rows;
 #pragma unroll
-  for (uint32_t c = 0; c < kWarpColumns; ++c) {
+  for (uint32_t c = 0; c < kTileRows; ++c) {
     const uint32_t n = first_column + warp / p.num_slices * kColumns + c % kColumns;
     rows.index[c] = smaller(n, p.out_features - 1);
     rows.codes[c] = (c < kColumns ? p.weight.codes : p.second.codes) + Format::bytes(uint64_t{rows.index[c]} * p.in_features);
@@ -85,10 +86,10 @@ __global__ void __launch_bounds__(kLinearThreads) linear_silu_mul(const LinearPa
   rows.first_scale = p.weight.scale;
   rows.second_scale = p.second.scale;
   const uint32_t slice = warp % p.num_slices;
-  const TileCodes codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+  const auto codes = load_tile<Format, kColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
   wait_for_previous();
-  float sums[kWarpColumns * kRows] = {};
-  add_slice<Format, kColumns, kRows, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
+  float sums[kTileRows * kRows] = {};
+  add_slice<Format, kColumns, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
   tile.store(sums);
 
   constexpr uint32_t kValues = kColumns * kRows;
@@ -110,7 +111,7 @@ template <class Format, int kRows, bool kAligned>
 __global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgmaxParams p) {
   static_assert(kRows <= int{kLinearWarps});
   allow_next();
-  __shared__ TileSums<kRows> tile;
+  __shared__ TileSums<kWarpColumns, kRows> tile;
   const uint32_t warp = threadIdx.x / kLanes;
   const uint32_t lane = threadIdx.x % kLanes;
   const uint32_t groups = kLinearWarps / p.num_slices;
@@ -120,18 +121,18 @@ __global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgm
   const uint32_t slice = warp % p.num_slices;
   const uint32_t warp_column = warp / p.num_slices * kWarpColumns;
   const uint32_t part_column = blockIdx.x * p.tiles_per_part * columns;
-  WeightRows rows = weight_rows<Format>(p.weight, part_column + warp_column, p.out_features, p.in_features);
-  TileCodes codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+  auto rows = weight_rows<Format, kWarpColumns>(p.weight, part_column + warp_column, p.out_features, p.in_features);
+  auto codes = load_tile<Format, kWarpColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
   wait_for_previous();
   RowBest row = RowBest::nothing();
   for (uint32_t t = 0; t < p.tiles_per_part; ++t) {
     const uint32_t first_column = part_column + t * columns;
     if (first_column >= p.out_features) break;
     float sums[kWarpColumns * kRows] = {};
-    add_slice<Format, kWarpColumns, kRows, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
+    add_slice<Format, kWarpColumns, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
     // The next tile is on its way while this one is summed up; past the last one the last row is loaded again.
-    rows = weight_rows<Format>(p.weight, first_column + columns + warp_column, p.out_features, p.in_features);
-    codes = load_tile<Format, kAligned>(rows, first_element<Format>(slice), p.in_features);
+    rows = weight_rows<Format, kWarpColumns>(p.weight, first_column + columns + warp_column, p.out_features, p.in_features);
+    codes = load_tile<Format, kWarpColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
     tile.store(sums);
     if (warp >= kRows) continue;
     const uint32_t column = first_column + lane;

@@ -33,13 +33,23 @@ struct Bf16Vectors {
   template <uint32_t kPart, int kRows>
   FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t /*end*/, float (&values)[kPart]) {
     const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 2;
+    uint32_t pairs[kPart / 2];
+    if constexpr (kPart == 8) {
+      const uint4 eight = *pointer<const uint4>(address);
+      pairs[0] = eight.x;
+      pairs[1] = eight.y;
+      pairs[2] = eight.z;
+      pairs[3] = eight.w;
+    } else {
+      static_assert(kPart == 4);
+      const uint2 four = *pointer<const uint2>(address);
+      pairs[0] = four.x;
+      pairs[1] = four.y;
+    }
 #pragma unroll
-    for (uint32_t i = 0; i < kPart; i += 4) {
-      const uint2 four = *pointer<const uint2>(address + i * 2);
-      values[i] = bits_to_float(four.x << 16);
-      values[i + 1] = bits_to_float(four.x & 0xffff0000U);
-      values[i + 2] = bits_to_float(four.y << 16);
-      values[i + 3] = bits_to_float(four.y & 0xffff0000U);
+    for (uint32_t i = 0; i < kPart; i += 2) {
+      values[i] = bits_to_float(pairs[i / 2] << 16);
+      values[i + 1] = bits_to_float(pairs[i / 2] & 0xffff0000U);
     }
   }
 };
@@ -50,17 +60,24 @@ struct AnyElements {
   }
 };
 
+/// Work groups that one multiprocessor must have registers for.
+template <uint32_t kColumns>
+inline constexpr int kLinearGroups = kColumns < kWarpColumns ? 5 : 1;
+
 /// The weight rows of a tile. The first kFirst have their scales at `first_scale`, the others at `second_scale`.
+template <uint32_t kColumns>
 struct WeightRows {
-  uint64_t codes[kWarpColumns];  // where each starts
-  uint32_t index[kWarpColumns];  // for scales
+  uint64_t codes[kColumns];  // where each starts
+  uint32_t index[kColumns];  // for scales
   uint64_t first_scale;
   uint64_t second_scale;
 };
 
-/// One vector of each weight row of a tile.
+/// One vector of each weight row of a tile, with its inner scales as they lie in memory.
+template <uint32_t kColumns>
 struct TileCodes {
-  Codes row[kWarpColumns];
+  Codes row[kColumns];
+  uint32_t scales[kColumns];
 };
 
 /// A lane's first element of a slice, and how far its next one is.
@@ -70,46 +87,47 @@ FORETOKEN_DEVICE uint32_t first_element(uint32_t slice) {
 }
 
 /// The vectors at element k; nothing from the end of the rows on.
-template <class Format, bool kAligned>
-FORETOKEN_DEVICE TileCodes load_tile(const WeightRows& rows, uint32_t k, uint32_t in_features) {
-  TileCodes codes{};
+template <class Format, uint32_t kFirst, bool kAligned, uint32_t kColumns>
+FORETOKEN_DEVICE TileCodes<kColumns> load_tile(const WeightParams& w, const WeightRows<kColumns>& rows, uint32_t k,
+                                               uint32_t in_features) {
+  TileCodes<kColumns> codes{};
   if (k >= in_features) return codes;
 #pragma unroll
-  for (uint32_t c = 0; c < kWarpColumns; ++c) {
+  for (uint32_t c = 0; c < kColumns; ++c) {
     const uint64_t address = rows.codes[c] + Format::bytes(k);
     if constexpr (kAligned) {
       codes.row[c] = load_codes(address);
     } else {
       codes.row[c] = load_code_bytes(address, static_cast<uint32_t>(Format::bytes(smaller(Format::kVector, in_features - k))));
     }
+    if constexpr (Format::kScalesInside) {
+      const uint64_t scale = c < kFirst ? rows.first_scale : rows.second_scale;
+      codes.scales[c] = Format::template load_scales<kAligned>(w, scale, rows.index[c], k, in_features);
+    }
   }
   return codes;
 }
 
 /// Adds the products of the vectors at element k: sums[c * kRows + r].
-template <class Format, class Activations, int kFirst, int kRows, bool kAligned>
-FORETOKEN_DEVICE void add_tile(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x,
-                               const TileCodes& codes, uint32_t k, uint32_t in_features, float (&sums)[kWarpColumns * kRows]) {
+template <class Format, class Activations, uint32_t kColumns, int kRows>
+FORETOKEN_DEVICE void add_tile(const WeightParams& w, const ActivationRows<kRows>& x, const TileCodes<kColumns>& codes,
+                               uint32_t k, uint32_t in_features, float (&sums)[kColumns * kRows]) {
   constexpr uint32_t kPart = Format::kPart;
 #pragma unroll
   for (uint32_t part = 0; part < Format::kVector / kPart; ++part) {
-    const uint32_t at = k + part * kPart;
-    float weight[kWarpColumns][kPart];
-    float inner[kWarpColumns];
+    float weight[kColumns][kPart];
+    float inner[kColumns];
 #pragma unroll
-    for (int c = 0; c < int{kWarpColumns}; ++c) {
+    for (uint32_t c = 0; c < kColumns; ++c) {
       Format::decode(codes.row[c], part, weight[c]);
-      if constexpr (Format::kScalesInside) {
-        const uint64_t scale = c < kFirst ? rows.first_scale : rows.second_scale;
-        inner[c] = kAligned || at < in_features ? Format::inner_scale(w, scale, rows.index[c], at) : 0.0F;
-      }
+      if constexpr (Format::kScalesInside) inner[c] = Format::loaded_scale(w, codes.scales[c], part);
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       float activation[kPart];
-      Activations::load(x, r, at, in_features, activation);
+      Activations::load(x, r, k + part * kPart, in_features, activation);
 #pragma unroll
-      for (int c = 0; c < int{kWarpColumns}; ++c) {
+      for (uint32_t c = 0; c < kColumns; ++c) {
         float& sum = sums[c * kRows + r];
         if constexpr (Format::kScalesInside) {
           float dot = 0.0F;
@@ -128,29 +146,29 @@ FORETOKEN_DEVICE void add_tile(const WeightParams& w, const WeightRows& rows, co
 
 /// Adds a lane's share of one slice, in order. `codes` are the vectors at its first element; the next ones are always on their
 /// way while one is multiplied.
-template <class Format, class Activations, int kFirst, int kRows, bool kAligned>
-FORETOKEN_DEVICE void add_vectors(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x, TileCodes codes,
-                                  uint32_t in_features, uint32_t slice, uint32_t num_slices,
-                                  float (&sums)[kWarpColumns * kRows]) {
+template <class Format, class Activations, uint32_t kFirst, bool kAligned, uint32_t kColumns, int kRows>
+FORETOKEN_DEVICE void add_vectors(const WeightParams& w, const WeightRows<kColumns>& rows, const ActivationRows<kRows>& x,
+                                  TileCodes<kColumns> codes, uint32_t in_features, uint32_t slice, uint32_t num_slices,
+                                  float (&sums)[kColumns * kRows]) {
   const uint32_t step = num_slices * kLanes * Format::kVector;
 #pragma unroll 1
   for (uint32_t k = first_element<Format>(slice); k < in_features; k += step) {
-    const TileCodes next = load_tile<Format, kAligned>(rows, k + step, in_features);
-    add_tile<Format, Activations, kFirst, kRows, kAligned>(w, rows, x, codes, k, in_features, sums);
+    const TileCodes<kColumns> next = load_tile<Format, kFirst, kAligned>(w, rows, k + step, in_features);
+    add_tile<Format, Activations>(w, x, codes, k, in_features, sums);
     codes = next;
   }
 }
 
-template <class Format, int kFirst, int kRows, bool kAligned>
-FORETOKEN_DEVICE void add_slice(const WeightParams& w, const WeightRows& rows, const ActivationRows<kRows>& x,
-                                const TileCodes& codes, uint32_t in_features, uint32_t slice, uint32_t num_slices,
-                                float (&sums)[kWarpColumns * kRows]) {
+template <class Format, uint32_t kFirst, bool kAligned, uint32_t kColumns, int kRows>
+FORETOKEN_DEVICE void add_slice(const WeightParams& w, const WeightRows<kColumns>& rows, const ActivationRows<kRows>& x,
+                                const TileCodes<kColumns>& codes, uint32_t in_features, uint32_t slice, uint32_t num_slices,
+                                float (&sums)[kColumns * kRows]) {
   if constexpr (!kAligned) {
-    add_vectors<Format, AnyElements, kFirst, kRows, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
+    add_vectors<Format, AnyElements, kFirst, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
   } else if (x.is_bf16) {
-    add_vectors<Format, Bf16Vectors, kFirst, kRows, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
+    add_vectors<Format, Bf16Vectors, kFirst, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
   } else {
-    add_vectors<Format, F32Vectors, kFirst, kRows, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
+    add_vectors<Format, F32Vectors, kFirst, kAligned>(w, rows, x, codes, in_features, slice, num_slices, sums);
   }
 }
 
@@ -181,9 +199,9 @@ FORETOKEN_DEVICE float lane_sums(float (&values)[n]) {
 }
 
 /// Sums of the warps of a work group, and how to read them: value i of tile `group` is the sum of its slices in order.
-template <int kRows>
+template <uint32_t kColumns, int kRows>
 struct TileSums {
-  static constexpr int kValues = int{kWarpColumns} * kRows;
+  static constexpr int kValues = int{kColumns} * kRows;
   float part[kLinearWarps][kValues];
 
   /// Every warp stores its sums; all threads of the work group call this.

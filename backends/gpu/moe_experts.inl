@@ -60,7 +60,7 @@ FORETOKEN_DEVICE ActivationRows<kRows> pair_rows(const MoeExpertsParams& p, cons
 /// Where a work group works: some columns of one expert.
 struct ExpertPlace {
   WeightParams weight;
-  WeightRows rows;
+  WeightRows<kWarpColumns> rows;
   const int32_t* pairs;
   uint32_t count;         // pairs of the expert
   uint32_t first_column;  // of the work group
@@ -68,14 +68,15 @@ struct ExpertPlace {
 
 /// Pairs first .. first + kRows of the expert.
 template <class Format, bool kGated, int kRows, bool kAligned>
-FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& at, uint32_t first, TileSums<kRows>& tile) {
+FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& at, uint32_t first,
+                                  TileSums<kWarpColumns, kRows>& tile) {
   constexpr uint32_t kColumns = kGated ? kWarpColumns / 2 : kWarpColumns;
   constexpr uint32_t kValues = kColumns * kRows;
   const auto x = pair_rows<kRows>(p, at.pairs, first, at.count);
   const uint32_t slice = threadIdx.x / kLanes % p.num_slices;
-  const TileCodes codes = load_tile<Format, kAligned>(at.rows, first_element<Format>(slice), p.in_features);
+  const auto codes = load_tile<Format, kWarpColumns, kAligned>(at.weight, at.rows, first_element<Format>(slice), p.in_features);
   float sums[kWarpColumns * kRows] = {};
-  add_slice<Format, kWarpColumns, kRows, kAligned>(at.weight, at.rows, x, codes, p.in_features, slice, p.num_slices, sums);
+  add_slice<Format, kWarpColumns, kAligned>(at.weight, at.rows, x, codes, p.in_features, slice, p.num_slices, sums);
   tile.store(sums);
   const uint32_t group = threadIdx.x / kValues;
   const uint32_t value = threadIdx.x % kValues;
@@ -97,8 +98,8 @@ FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& 
 template <class Format, bool kGated, int kRows, bool kAligned>
 __global__ void __launch_bounds__(kLinearThreads) moe_experts(const MoeExpertsParams p) {
   begin_kernel();
-  __shared__ TileSums<kRows> tile;
-  __shared__ TileSums<1> single;
+  __shared__ TileSums<kWarpColumns, kRows> tile;
+  __shared__ TileSums<kWarpColumns, 1> single;
   constexpr uint32_t kColumns = kGated ? kWarpColumns / 2 : kWarpColumns;
   const auto* offsets = pointer<const int32_t>(p.expert_offsets);
   const uint32_t expert = find_active_expert(offsets, p.num_experts, blockIdx.y);

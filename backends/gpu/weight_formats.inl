@@ -1,4 +1,7 @@
-// How a kernel reads each weight format. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes.
+// How a kernel reads each weight format. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes. An
+// element is what decode gives, times the inner and the outer scale; powers of two that are cheaper elsewhere are part of either.
+// Formats with kScalesInside give the inner scale of (row n, element k), and as loads that can be under way early: load_scales is
+// what memory has for the vector at k, loaded_scale what that means for one of its parts.
 #pragma once
 
 #include "backends/gpu/linear_params.h"
@@ -56,10 +59,12 @@ struct Fp8Format {
   static constexpr uint32_t kPart = 8;
   FORETOKEN_DEVICE static uint64_t bytes(uint64_t elements) { return elements; }
   FORETOKEN_DEVICE static void decode(const Codes& codes, uint32_t part, float (&values)[kPart]) {
-    for (uint32_t i = 0; i < 4; ++i) {
-      const float2 two = decode_e4m3x2(codes.word[2 * part + i / 2] >> (i % 2 * 16) & 0xffffU);
-      values[2 * i] = two.x;
-      values[2 * i + 1] = two.y;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      float four[4];
+      decode_weights(codes.word[2 * part + i], four);
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) values[4 * i + j] = four[j];
     }
   }
 };
@@ -68,16 +73,27 @@ struct Fp8RowFormat : Fp8Format {
   static constexpr bool kScalesInside = false;
   FORETOKEN_DEVICE static float inner_scale(const WeightParams&, uint64_t, uint32_t, uint32_t) { return 1.0F; }
   FORETOKEN_DEVICE static float outer_scale(const WeightParams& w, uint64_t scale, uint64_t /*global_scale*/, uint32_t n) {
-    return load_float(scale, n * w.scale_columns, w.scale_is_bf16 != 0);
+    return load_float(scale, n * w.scale_columns, w.scale_is_bf16 != 0) * kE4m3Divisor;
   }
 };
 
 struct Fp8BlockFormat : Fp8Format {
   static constexpr bool kScalesInside = true;
   FORETOKEN_DEVICE static float inner_scale(const WeightParams& w, uint64_t scale, uint32_t n, uint32_t k) {
-    return load_float(scale, uint64_t{n >> w.block_shift} * w.scale_columns + k / 128, w.scale_is_bf16 != 0);
+    return load_float(scale, scale_row(w, n) + k / 128, w.scale_is_bf16 != 0);
   }
-  FORETOKEN_DEVICE static float outer_scale(const WeightParams&, uint64_t, uint64_t, uint32_t) { return 1.0F; }
+  FORETOKEN_DEVICE static uint64_t scale_row(const WeightParams& w, uint32_t n) {
+    return uint64_t{n >> w.block_shift} * w.scale_columns;
+  }
+  template <bool kAligned>
+  FORETOKEN_DEVICE static uint32_t load_scales(const WeightParams& w, uint64_t scale, uint32_t n, uint32_t k, uint32_t /*end*/) {
+    const uint64_t index = scale_row(w, n) + k / 128;
+    return w.scale_is_bf16 != 0 ? pointer<const uint16_t>(scale)[index] : pointer<const uint32_t>(scale)[index];
+  }
+  FORETOKEN_DEVICE static float loaded_scale(const WeightParams& w, uint32_t scales, uint32_t /*part*/) {
+    return bits_to_float(w.scale_is_bf16 != 0 ? scales << 16 : scales);
+  }
+  FORETOKEN_DEVICE static float outer_scale(const WeightParams&, uint64_t, uint64_t, uint32_t) { return kE4m3Divisor; }
 };
 
 struct Nvfp4Format {
@@ -86,13 +102,25 @@ struct Nvfp4Format {
   static constexpr bool kScalesInside = true;
   FORETOKEN_DEVICE static uint64_t bytes(uint64_t elements) { return elements / 2; }
   FORETOKEN_DEVICE static void decode(const Codes& codes, uint32_t part, float (&values)[kPart]) {
-    decode_e2m1x8(codes.word[part], values);
+    decode_weights(codes.word[part], values);
   }
   FORETOKEN_DEVICE static float inner_scale(const WeightParams& w, uint64_t scale, uint32_t n, uint32_t k) {
-    return e4m3_to_float(__ldg(pointer<const uint8_t>(scale) + uint64_t{n} * w.scale_columns + k / 16));
+    return loaded_scale(w, __ldg(pointer<const uint8_t>(scale) + scale_row(w, n) + k / 16), 0);
+  }
+  FORETOKEN_DEVICE static uint64_t scale_row(const WeightParams& w, uint32_t n) { return uint64_t{n} * w.scale_columns; }
+  template <bool kAligned>
+  FORETOKEN_DEVICE static uint32_t load_scales(const WeightParams& w, uint64_t scale, uint32_t n, uint32_t k, uint32_t end) {
+    const auto* scales = pointer<const uint8_t>(scale + scale_row(w, n) + k / 16);
+    if constexpr (kAligned) return __ldg(reinterpret_cast<const uint16_t*>(scales));
+    return k + 16 < end ? scales[0] | scales[1] << 8 : scales[0];
+  }
+  FORETOKEN_DEVICE static float loaded_scale(const WeightParams& /*w*/, uint32_t scales, uint32_t part) {
+    float two[2];
+    decode_weights(scales, two);
+    return two[part * kPart / 16];
   }
   FORETOKEN_DEVICE static float outer_scale(const WeightParams& w, uint64_t /*scale*/, uint64_t global_scale, uint32_t n) {
-    return pointer<const float>(global_scale)[n / w.rows_per_global];
+    return pointer<const float>(global_scale)[n / w.rows_per_global] * (kE4m3Divisor * kE2m1Divisor);
   }
 };
 

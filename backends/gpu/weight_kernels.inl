@@ -14,6 +14,15 @@ void add_linear_kernels(KernelList& list, const std::string& variant) {
   list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, kRows, kAligned>, kLinearThreads));
 }
 
+/// For one row. The partial results of linear_argmax are those of whole tiles whatever the number of rows, so it has none.
+template <class Format>
+void add_narrow_kernels(KernelList& list, const std::string& variant) {
+  list.push_back(kernel_entry("linear_" + variant + "_narrow", linear<Format, 1, true, kNarrowWarpColumns>, kLinearThreads));
+  list.push_back(kernel_entry("linear_silu_mul_" + variant + "_narrow", linear_silu_mul<Format, 1, true, kNarrowWarpColumns>,
+                              kLinearThreads));
+  list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, 1, true>, kLinearThreads));
+}
+
 template <class Format, int kRows, bool kAligned>
 void add_expert_kernels(KernelList& list, const std::string& variant) {
   list.push_back(kernel_entry("moe_experts_up_" + variant, moe_experts<Format, true, kRows, kAligned>, kLinearThreads));
@@ -23,7 +32,7 @@ void add_expert_kernels(KernelList& list, const std::string& variant) {
 /// `format` names the format in kernel names: "bf16".
 template <class Format>
 void add_weight_kernels(KernelList& list, const std::string& format) {
-  add_linear_kernels<Format, 1, true>(list, format + "_r1");
+  add_narrow_kernels<Format>(list, format + "_r1");
   add_linear_kernels<Format, 2, true>(list, format + "_r2");
   add_linear_kernels<Format, 4, true>(list, format + "_r4");
   add_linear_kernels<Format, 8, true>(list, format + "_r8");

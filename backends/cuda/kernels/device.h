@@ -69,6 +69,27 @@ FORETOKEN_DEVICE float2 decode_e4m3x2(uint32_t codes) {
   return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(codes), __NV_E4M3)));
 }
 
+/// What decode_weights divides codes by: it gives their values.
+inline constexpr float kE4m3Divisor = 1.0F;
+inline constexpr float kE2m1Divisor = 1.0F;
+
+/// Two E4M3 codes of a weight, the low byte first.
+FORETOKEN_DEVICE void decode_weights(uint32_t codes, float (&values)[2]) {
+  const float2 two = decode_e4m3x2(codes);
+  values[0] = two.x;
+  values[1] = two.y;
+}
+
+/// Four E4M3 codes of a weight, the low byte first.
+FORETOKEN_DEVICE void decode_weights(uint32_t codes, float (&values)[4]) {
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {
+    const float2 two = decode_e4m3x2(codes >> (16 * pair) & 0xffffU);
+    values[2 * pair] = two.x;
+    values[2 * pair + 1] = two.y;
+  }
+}
+
 /// Eight E2M1 codes, the low nibble first.
 FORETOKEN_DEVICE void decode_e2m1x8(uint32_t codes, float (&values)[8]) {
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL) || \
@@ -91,5 +112,8 @@ FORETOKEN_DEVICE void decode_e2m1x8(uint32_t codes, float (&values)[8]) {
   }
 #endif
 }
+
+/// Eight E2M1 codes of a weight, the low nibble first.
+FORETOKEN_DEVICE void decode_weights(uint32_t codes, float (&values)[8]) { decode_e2m1x8(codes, values); }
 
 }  // namespace foretoken::gpu

@@ -14,12 +14,14 @@ namespace foretoken::gpu {
 /// Lanes that exchange values: a wave of 32, or either half of a wave of 64.
 inline constexpr int kLanes = 32;
 
-/// Memory of the device, as operands and workspaces are. An AMD compiler that knows it to be no group memory makes loads that
-/// wait for no more than they must.
+/// Memory of the device, as operands and workspaces are. A compiler that knows it to be no group memory makes loads that wait for
+/// no more than they must.
 template <class T>
 FORETOKEN_DEVICE T* pointer(uint64_t address) {
 #if defined(__HIP_PLATFORM_NVIDIA__)
-  return reinterpret_cast<T*>(address);
+  T* const memory = reinterpret_cast<T*>(address);
+  __builtin_assume(__isGlobal(memory));
+  return memory;
 #else
   return (T*)(reinterpret_cast<__attribute__((address_space(1))) T*>(address));
 #endif
@@ -78,20 +80,3 @@ FORETOKEN_DEVICE float2 to_floats(Halves halves) { return __half22float2(halves)
 }  // namespace foretoken::gpu
 
 #include "backends/hip/kernels/decode.h"
-
-namespace foretoken::gpu {
-
-/// Two E4M3 codes, the low byte first.
-FORETOKEN_DEVICE float2 decode_e4m3x2(uint32_t codes) { return decode_upper_e4m3x2(codes << 8 | codes << 16); }
-
-/// Eight E2M1 codes, the low nibble first.
-FORETOKEN_DEVICE void decode_e2m1x8(uint32_t codes, float (&values)[8]) {
-#pragma unroll
-  for (int nibble = 0; nibble < 4; ++nibble) {
-    const float2 two = decode_lower_e2m1x2(codes >> (4 * nibble));
-    values[nibble] = two.x;
-    values[nibble + 4] = two.y;
-  }
-}
-
-}  // namespace foretoken::gpu
