@@ -1,5 +1,5 @@
-// How a kernel reads its weight format, FORMAT. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes, of
-// NVFP4 8, so that the lanes' activations lie closer together and one scale is enough. decode() gives elements in units of
+// How a kernel reads its weight format, FORMAT. A lane takes kVector consecutive elements of a row at a time: 16 bytes of codes,
+// 8 of NVFP4, so that the lanes' activations lie closer together and one scale is enough. decode() gives elements in units of
 // 1 / kDecodeFactor, which the scales make up for.
 #ifndef FORETOKEN_WEIGHT_FORMATS_GLSL
 #define FORETOKEN_WEIGHT_FORMATS_GLSL
