@@ -17,16 +17,16 @@ namespace {
 constexpr std::string_view kWords = R"(# Completion of foretoken for bash; printed by `foretoken help --completion bash`.
 _foretoken() {
   local -a words=()
-  local word glued= prefix
+  local word prefix glued=''
   for word in "${COMP_WORDS[@]:0:COMP_CWORD + 1}"; do  # bash splits words at : and =, which are part of them here
     if [[ ${#words[@]} -gt 0 && ( $glued || $word =~ ^[:=]+$ ) ]]; then
       words[-1]+=$word
-      [[ $word =~ ^[:=]+$ ]] && glued=1 || glued=
+      [[ $word =~ ^[:=]+$ ]] && glued=1 || glued=''
     else
       words+=("$word")
     fi
   done
-  local cur=${words[-1]} command=${words[1]-} option= kind=words offers=
+  local cur=${words[-1]} command=${words[1]-} option='' kind='words' offers=''
   local -i at=${#words[@]}-1
   [[ $at -gt 1 ]] && option=${words[at - 1]}
   if [[ $cur == --*=* ]]; then
@@ -78,7 +78,7 @@ std::string value_rule(const OptionSpec& option) {
   if (option.name == "op") return fmt::format("offers='{}'", joined_words(conformance_ops()));
   if (argument == "MODEL") return model_rule();
   if (argument == "DIR") return "kind=folder";
-  if (argument == "F" || argument == "FILE" || argument == "N|FILE") return "kind=file";
+  if (argument == "F" || argument == "FILE" || argument == "N|FILE") return "kind='file'";
   if (argument == "F,...") return "kind=files";
   return "kind=text";
 }

@@ -1,4 +1,5 @@
 # What completion offers, by the function that bash would call.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "${BASH_SOURCE%/*}/lib.bash"
 eval "$("$tool" help --completion bash)"
 
@@ -22,7 +23,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 mkdir "$folder/model" "$folder/two words"
 touch "$folder/text.txt" "$folder/more.txt"
-cd "$folder"
+cd "$folder" || exit 1
 
 count=0
 while read -r entry; do

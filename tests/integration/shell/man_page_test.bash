@@ -1,4 +1,5 @@
 # The man page names every command, option and environment variable, and formats without a warning.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "${BASH_SOURCE%/*}/lib.bash"
 
 text=$("$tool" help --man)
