@@ -181,8 +181,8 @@ std::string Engine::memory_needed(int64_t max_seq_len) const {
 }
 
 void Engine::load_parts(const TargetRunnerOptions& target_options, const ProgressFn& progress) {
-  LoadedModel model =
-      load_model(*device_.backend, *source_, config_, {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
+  LoadedModel model = load_model(*device_.backend, *source_, config_,
+                                 {.load_mtp = speculates_, .draft_tensors_apart = true, .progress = progress});
   DraftHead head;
   if (model.mtp) head = replace_draft_head(*device_.backend, *device_.stream, model, draft_formats_, draft_vocab_);
   auto loaded = std::make_unique<Loaded>(*device_.backend, *device_.stream, std::move(model), target_options);

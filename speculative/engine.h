@@ -58,9 +58,9 @@ struct EngineDevice {
 /// One model on one device. Not thread-safe.
 class Engine {
  public:
-  /// Opens the model's files and the device, unless one is given, and checks them; reads no weights yet. Throws InvalidArgument (options, no such
-  /// folder or backend), FormatError (the model's files), Unsupported (no head although one is required, activations or a draft
-  /// precision that the device cannot use).
+  /// Opens the model's files and the device, unless one is given, and checks them; reads no weights yet. Throws InvalidArgument
+  /// (options, no such folder or backend), FormatError (the model's files), Unsupported (no head although one is required,
+  /// activations or a draft precision that the device cannot use).
   explicit Engine(EngineOptions options, EngineDevice device = {});
   ~Engine();
   Engine(const Engine&) = delete;

@@ -299,7 +299,8 @@ std::optional<int64_t> MtpProposer::last_pair_key(const ProposerState& state) co
 
 void MtpProposer::skip_to(int64_t first_key, ProposerState& state) {
   State& own = typed(state);
-  if (own.num_drafted > 0) throw Error(ErrorCode::kInvalidState, "drafter rows cannot be left out before their drafts are verified");
+  if (own.num_drafted > 0)
+    throw Error(ErrorCode::kInvalidState, "drafter rows cannot be left out before their drafts are verified");
   if (first_key < own.next_key) fail("pair key to skip to", "at least " + std::to_string(own.next_key), first_key);
   own.next_key = first_key;
   own.has_exact_rows &= own.num_kept == first_key;

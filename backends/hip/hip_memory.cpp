@@ -1,10 +1,6 @@
 // What memory an address of a caller lies in.
 #include "gpu_runtime.h"
 
-#if defined(__HIP_PLATFORM_NVIDIA__)
-#include <cudaTypedefs.h>
-#endif
-
 namespace foretoken::hip::runtime {
 namespace {
 
@@ -21,6 +17,7 @@ hipMemoryType type_of(const Attributes& attributes) {
 #if defined(__HIP_PLATFORM_NVIDIA__)
 /// Through the runtime: HIP's own call is one of the driver's library, which is not linked and need not be there.
 Result address_range(hipDeviceptr_t* begin, size_t* bytes, uint64_t address) {
+  using GetAddressRange = CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr);  // since version 3.2
   constexpr unsigned kVersion = 3020;
   void* call = nullptr;
   cudaDriverEntryPointQueryResult found{};
@@ -28,7 +25,7 @@ Result address_range(hipDeviceptr_t* begin, size_t* bytes, uint64_t address) {
       found != cudaDriverEntryPointSuccess) {
     return {hipErrorNotSupported, "cudaGetDriverEntryPointByVersion"};
   }
-  const CUresult result = reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(call)(begin, bytes, address);
+  const CUresult result = reinterpret_cast<GetAddressRange>(call)(begin, bytes, address);
   return {result == CUDA_SUCCESS ? kSuccess : hipErrorInvalidValue, "cuMemGetAddressRange"};
 }
 #else
