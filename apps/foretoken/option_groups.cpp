@@ -9,9 +9,9 @@ OptionGroup joined(std::initializer_list<OptionGroup> groups) {
 }
 
 OptionGroup device_group() {
-  return {
-      {"backend", "B", "", "device: auto, cpu, cuda:0, ... (default: FORETOKEN_BACKEND, else auto)", "auto cpu cuda hip vulkan"},
-      {"threads", "N", "0", "threads of the CPU backend; 0: one per core that may be used"}};
+  return {{"backend", "B", "", "device: auto, cpu, cuda:0, vulkan:PART OF ITS NAME, ... (default: FORETOKEN_BACKEND, else auto)",
+           "auto cpu cuda hip vulkan"},
+          {"threads", "N", "0", "threads of the CPU backend; 0: one per core that may be used"}};
 }
 
 OptionGroup kv_group() {

@@ -81,9 +81,9 @@ typedef struct foretoken_device_options {
   const foretoken_vulkan_device* vulkan; /* not null: this device instead of one of the library's own; the selector is "vulkan" */
 } foretoken_device_options;
 
-/* Opens "auto" (the first usable GPU of cuda, hip, vulkan, else the CPU), "cpu", "cuda", "cuda:1", "vulkan:0", ...; null or "":
- * the environment variable FORETOKEN_BACKEND, else "auto". `options` may be null. INVALID_ARGUMENT for a name that is not there,
- * UNSUPPORTED with the reason for one that cannot run. */
+/* Opens "auto" (the first usable GPU of cuda, hip, vulkan, else the CPU), "cpu", "cuda", "cuda:1", "vulkan:0", "vulkan:" and part
+ * of a device's name, ...; null or "": the environment variable FORETOKEN_BACKEND, else "auto". `options` may be null.
+ * INVALID_ARGUMENT for a name that is not there, UNSUPPORTED with the reason for one that cannot run. */
 FORETOKEN_API foretoken_status foretoken_device_open(const char* selector, const foretoken_device_options* options,
                                                      foretoken_device** device);
 /* Gives the handle back. */

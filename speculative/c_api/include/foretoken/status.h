@@ -14,10 +14,10 @@
 #ifndef FORETOKEN_STATUS_H
 #define FORETOKEN_STATUS_H
 
-#if defined(FORETOKEN_STATIC) || !defined(__GNUC__)
-#define FORETOKEN_API
-#else
+#ifdef __GNUC__
 #define FORETOKEN_API __attribute__((visibility("default")))
+#else
+#define FORETOKEN_API
 #endif
 
 #ifdef __cplusplus
