@@ -1,16 +1,37 @@
 #include "backends/vulkan/vulkan_device.h"
 
+#include <charconv>
+#include <cstdlib>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "backends/vulkan/vulkan_error.h"
+#include "core/error.h"
 #include "core/log.h"
 
 namespace foretoken::vulkan {
 namespace {
 
 constexpr uint64_t kWaitNanoseconds = 1'000'000'000;
+constexpr uint64_t kTimeoutSeconds = 60;
+
+/// FORETOKEN_VULKAN_TIMEOUT in seconds, 0: wait for ever. Without it, a GPU may take a minute for one piece of work, and a CPU as
+/// long as it wants.
+uint64_t timeout_seconds(const PhysicalDevice& physical) {
+  const char* value = std::getenv("FORETOKEN_VULKAN_TIMEOUT");
+  if (value == nullptr || *value == '\0') {
+    return physical.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 0 : kTimeoutSeconds;
+  }
+  uint64_t seconds = 0;
+  const std::string_view text(value);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error == std::errc() && end == text.data() + text.size()) return seconds;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.what = "FORETOKEN_VULKAN_TIMEOUT", .where = "", .expected = "seconds, 0 for none", .got = std::string(text)});
+}
 
 }  // namespace
 
@@ -31,7 +52,8 @@ class Device::QueueLock {
   const std::function<void()>& unlock_;
 };
 
-Device::Device(const Instance& instance, PhysicalDevice physical) : instance_(&instance), physical_(std::move(physical)) {
+Device::Device(const Instance& instance, PhysicalDevice physical)
+    : instance_(&instance), physical_(std::move(physical)), timeout_seconds_(timeout_seconds(physical_)) {
   VkPhysicalDeviceSubgroupSizeControlFeatures subgroup{};
   subgroup.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
   subgroup.subgroupSizeControl = limits().chooses_subgroup_size ? VK_TRUE : VK_FALSE;
@@ -79,13 +101,14 @@ Device::Device(PhysicalDevice physical, const VulkanDevice& caller)
       device_(static_cast<VkDevice>(caller.device)),
       queue_(static_cast<VkQueue>(caller.queue)),
       lock_queue_(caller.lock_queue),
-      unlock_queue_(caller.unlock_queue) {
+      unlock_queue_(caller.unlock_queue),
+      timeout_seconds_(timeout_seconds(physical_)) {
   idle_ = std::make_unique<Timeline>(*this);
 }
 
 Device::~Device() {
   idle_.reset();
-  if (instance_ != nullptr) vkDestroyDevice(device_, nullptr);
+  if (instance_ != nullptr && !is_hung_) vkDestroyDevice(device_, nullptr);  // which would wait
 }
 
 void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
@@ -94,14 +117,17 @@ void Device::submit(const VkSubmitInfo& info, std::string_view detail) const {
 }
 
 void Device::check_alive(std::string_view detail) const {
-  const QueueLock lock(*this);
-  if (instance_ != nullptr) {
-    check(vkDeviceWaitIdle(device_), "vkDeviceWaitIdle", detail);
-    return;
-  }
-  VkSubmitInfo nothing{};  // the other queues of a caller's device are not ours to stop
+  VkSubmitInfo nothing{};
   nothing.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  check(vkQueueSubmit(queue_, 1, &nothing, VK_NULL_HANDLE), "vkQueueSubmit", detail);
+  submit(nothing, detail);
+}
+
+void Device::check_progress(uint64_t seconds, std::string_view detail) const {
+  if (timeout_seconds_ == 0 || seconds < timeout_seconds_) return;
+  is_hung_ = true;
+  throw Error(ErrorCode::kDeviceError, "vkWaitSemaphores failed: nothing has finished within " +
+                                           std::to_string(timeout_seconds_) + " s (FORETOKEN_VULKAN_TIMEOUT); " +
+                                           std::string(detail));
 }
 
 void Device::check_validation() const {
@@ -179,11 +205,18 @@ void Timeline::wait(uint64_t value, std::string_view detail) const {
   info.semaphoreCount = 1;
   info.pSemaphores = &semaphore;
   info.pValues = &value;
+  if (device_->is_hung()) throw Error(ErrorCode::kDeviceError, "the device has hung; " + std::string(detail));
   // Drivers need not wake who waits for a device that was lost.
-  VkResult result = VK_TIMEOUT;
-  while (result == VK_TIMEOUT) {
+  VkResult result = vkWaitSemaphores(device_->get(), &info, kWaitNanoseconds);
+  uint64_t seen = 0;
+  for (uint64_t seconds = 1; result == VK_TIMEOUT; ++seconds) {
+    device_->check_alive(detail);
+    uint64_t now = 0;
+    check(vkGetSemaphoreCounterValue(device_->get(), semaphore, &now), "vkGetSemaphoreCounterValue", detail);
+    if (now != seen) seconds = 0;
+    seen = now;
+    device_->check_progress(seconds, detail);
     result = vkWaitSemaphores(device_->get(), &info, kWaitNanoseconds);
-    if (result == VK_TIMEOUT) device_->check_alive(detail);
   }
   check(result, "vkWaitSemaphores", detail);
 }

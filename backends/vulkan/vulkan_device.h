@@ -1,6 +1,7 @@
 // One open device: the logical device, its queue, and memory.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,9 +34,13 @@ class Device {
 
   /// Puts work on the queue. Throws DeviceError, OutOfMemory; `detail` names the work.
   void submit(const VkSubmitInfo& info, std::string_view detail) const;
-  /// Throws DeviceError when the device is lost. On a device of ours it waits for all work: a driver of NVIDIA, whose waits and
-  /// submissions go on as if nothing had happened after a fault, says there that the device is lost.
+  /// Throws DeviceError when the driver says that the device is lost.
   void check_alive(std::string_view detail) const;
+  /// Throws DeviceError when a wait has seen no progress for `seconds`, and that is too long: there are drivers that never tell
+  /// of a fault. The device counts as hung from then on.
+  void check_progress(uint64_t seconds, std::string_view detail) const;
+  /// Nothing is waited for any more.
+  [[nodiscard]] bool is_hung() const { return is_hung_; }
   /// Throws InternalError with what the validation layer complains about, if our instance has one.
   void check_validation() const;
   /// Waits until nothing that was submitted uses what is about to be destroyed, without holding the queue; a failure is logged.
@@ -53,6 +58,8 @@ class Device {
   mutable std::mutex queue_mutex_;
   std::function<void()> lock_queue_;  // of the caller; null: nobody else uses the queue
   std::function<void()> unlock_queue_;
+  uint64_t timeout_seconds_ = 0;  // of a wait without progress; 0: none
+  mutable std::atomic<bool> is_hung_ = false;
   std::unique_ptr<Timeline> idle_;  // of wait_idle
   mutable uint64_t num_waits_ = 0;
 };

@@ -46,6 +46,7 @@ void run_bad_program(GpuBackend& backend) {
 TEST(DeviceFaultDeathTest, IsReportedWithTheLabelOfTheProgram) {
   const char* selected = std::getenv("FORETOKEN_TEST_BACKEND");
   if (selected == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND selects no device";
+  setenv("FORETOKEN_VULKAN_TIMEOUT", "3", 0);  // there are drivers that say nothing
   const auto backend = BackendRegistry::instance().open(selected);
   if (backend->capabilities().kind == DeviceKind::kCpu) GTEST_SKIP() << "on a CPU a wrong address ends the process";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

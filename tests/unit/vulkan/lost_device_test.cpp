@@ -2,6 +2,8 @@
 // another device of the process goes on.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "backends/vulkan/vulkan_provider.h"
 #include "core/error.h"
 
@@ -28,7 +30,6 @@ VKAPI_ATTR VkResult VKAPI_CALL submit_to_a_lost_device(VkQueue, uint32_t, const 
 VKAPI_ATTR VkResult VKAPI_CALL wait_for_a_lost_device(VkDevice, const VkSemaphoreWaitInfo*, uint64_t) {
   return VK_ERROR_DEVICE_LOST;
 }
-VKAPI_ATTR VkResult VKAPI_CALL wait_until_a_lost_device_is_idle(VkDevice) { return VK_ERROR_DEVICE_LOST; }
 VKAPI_ATTR VkResult VKAPI_CALL wait_in_vain(VkDevice, const VkSemaphoreWaitInfo*, uint64_t) { return VK_TIMEOUT; }
 
 class LostDevice : public testing::Test {
@@ -52,12 +53,16 @@ class LostDevice : public testing::Test {
   /// Expects that `call` says that the device is lost, at which call of Vulkan, and in which work.
   template <class Call>
   static void expect_lost(const Call& call, const std::string& function) {
+    expect_error(call, function + " failed: VK_ERROR_DEVICE_LOST");
+  }
+  template <class Call>
+  static void expect_error(const Call& call, const std::string& text) {
     try {
       call();
       ADD_FAILURE() << "nothing was thrown";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDeviceError);
-      for (const std::string& part : {function + " failed: VK_ERROR_DEVICE_LOST", std::string("draft x3")}) {
+      for (const std::string& part : {text, std::string("draft x3")}) {
         EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " is not in: " << error.what();
       }
     }
@@ -113,15 +118,37 @@ TEST_F(LostDevice, IsReportedByAWait) {
   expect_another_device_works();
 }
 
-TEST_F(LostDevice, IsReportedWhereAWaitWouldNeverEnd) {
+class HungDevice : public LostDevice {
+ protected:
+  void SetUp() override {
+    setenv("FORETOKEN_VULKAN_TIMEOUT", "2", 1);
+    LostDevice::SetUp();
+    unsetenv("FORETOKEN_VULKAN_TIMEOUT");
+  }
+  void TearDown() override { backend_.reset(); }
+};
+
+TEST_F(HungDevice, IsReportedWhereAWaitWouldNeverEnd) {
   run_unnoticed();
   {
     const Replaced wait(vkWaitSemaphores, &wait_in_vain);
-    const Replaced idle(vkDeviceWaitIdle, &wait_until_a_lost_device_is_idle);
-    expect_lost([this] { stream_->synchronize(); }, "vkDeviceWaitIdle");
+    expect_error([this] { stream_->synchronize(); }, "nothing has finished within 2 s (FORETOKEN_VULKAN_TIMEOUT)");
+    expect_error([this] { stream_->synchronize(); }, "the device has hung");
     drop_all();
   }
   expect_another_device_works();
+}
+
+TEST_F(HungDevice, NeedsATimeInSeconds) {
+  setenv("FORETOKEN_VULKAN_TIMEOUT", "2s", 1);
+  try {
+    static_cast<void>(provider_.open(0, {}));
+    ADD_FAILURE() << "2s was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("got 2s"), std::string::npos) << error.what();
+  }
+  unsetenv("FORETOKEN_VULKAN_TIMEOUT");
 }
 
 }  // namespace
