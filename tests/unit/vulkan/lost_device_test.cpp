@@ -125,7 +125,12 @@ class HungDevice : public LostDevice {
     LostDevice::SetUp();
     unsetenv("FORETOKEN_VULKAN_TIMEOUT");
   }
-  void TearDown() override { backend_.reset(); }
+  void TearDown() override {
+    program_ = {};
+    stream_.reset();
+    memory_ = {};
+    backend_.reset();
+  }
 };
 
 TEST_F(HungDevice, IsReportedWhereAWaitWouldNeverEnd) {
