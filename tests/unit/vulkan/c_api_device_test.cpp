@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ std::vector<int32_t> draft(foretoken_device* device, const foretoken_rows& rows)
 }
 
 TEST(AdoptedDeviceOfTheCApi, DraftsAsOneOfTheLibrarys) {
+  setenv("FORETOKEN_BACKEND_PATH", FORETOKEN_TEST_MODULES, 1);
   Caller caller;
   if (!caller.absent().empty()) GTEST_SKIP() << caller.absent();
   const VulkanDevice native = caller.native();
