@@ -88,7 +88,7 @@ FORETOKEN_API foretoken_status foretoken_device_open(const char* selector, const
                                                      foretoken_device** device);
 /* Gives the handle back. */
 FORETOKEN_API foretoken_status foretoken_device_close(foretoken_device* device);
-/* The device that was opened. */
+/* The device that was opened; its selector names the backend alone. */
 FORETOKEN_API foretoken_status foretoken_device_get_info(foretoken_device* device, foretoken_device_info* info);
 /* Bytes that the library holds on the device now; memory of the caller does not count. */
 FORETOKEN_API foretoken_status foretoken_device_allocated_bytes(foretoken_device* device, uint64_t* bytes);
