@@ -14,7 +14,7 @@ extern "C" {
 typedef struct foretoken_device foretoken_device; /* an opened device, with the stream on which everything of it runs */
 typedef struct foretoken_buffer foretoken_buffer; /* memory of a device: the library's or the caller's */
 
-typedef enum foretoken_device_kind {
+typedef enum foretoken_device_kind FORETOKEN_ENUM {
   FORETOKEN_DEVICE_CPU = 0,
   FORETOKEN_DEVICE_INTEGRATED_GPU = 1,
   FORETOKEN_DEVICE_DISCRETE_GPU = 2,
@@ -22,7 +22,7 @@ typedef enum foretoken_device_kind {
 } foretoken_device_kind;
 
 /* Element types. In options, 0 is the default that the option names. */
-typedef enum foretoken_dtype {
+typedef enum foretoken_dtype FORETOKEN_ENUM {
   FORETOKEN_DTYPE_DEFAULT = 0,
   FORETOKEN_F32 = 1,
   FORETOKEN_BF16 = 2,

@@ -28,13 +28,13 @@ typedef struct foretoken_target foretoken_target;     /* foretoken/target.h */
 
 #define FORETOKEN_MAX_DRAFTS 15
 
-typedef enum foretoken_norm {
+typedef enum foretoken_norm FORETOKEN_ENUM {
   FORETOKEN_POST_NORM = 0, /* after the final norm */
   FORETOKEN_PRE_NORM = 1   /* the residual stream before it */
 } foretoken_norm;
 
 /* Which cache rows of a chain of drafts stay after a verify. */
-typedef enum foretoken_row_policy {
+typedef enum foretoken_row_policy FORETOKEN_ENUM {
   FORETOKEN_ROWS_EXACT = 0, /* those built from the target's hidden states only */
   FORETOKEN_ROWS_REFEED_ACCEPTED = 1,
   FORETOKEN_ROWS_TRIM = 2

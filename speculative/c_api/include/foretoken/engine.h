@@ -74,7 +74,7 @@ FORETOKEN_API foretoken_status foretoken_engine_get_statistics(foretoken_engine*
 /* What was chosen on the caller's behalf, one sentence to a line; also why there are no drafts. Holds while the engine lives. */
 FORETOKEN_API foretoken_status foretoken_engine_get_notes(foretoken_engine* engine, const char** notes);
 
-typedef enum foretoken_text_kind {
+typedef enum foretoken_text_kind FORETOKEN_ENUM {
   FORETOKEN_TEXT_PLAIN = 0,  /* names of special tokens in it are text */
   FORETOKEN_TEXT_PROMPT = 1, /* names of special tokens in it are those tokens */
   FORETOKEN_TEXT_CHAT = 2    /* what a user says, in the model's chat format, up to where the answer begins */
@@ -85,14 +85,14 @@ typedef enum foretoken_text_kind {
 FORETOKEN_API foretoken_status foretoken_engine_tokenize(foretoken_engine* engine, const char* text, foretoken_text_kind kind,
                                                          int32_t* token_ids, size_t capacity, size_t* count);
 
-typedef enum foretoken_draft_sampling {
+typedef enum foretoken_draft_sampling FORETOKEN_ENUM {
   FORETOKEN_DRAFTS_BLOCK = 0,   /* drawn from the drafter's distribution, verified as a block */
   FORETOKEN_DRAFTS_SAMPLED = 1, /* drawn likewise, verified one by one */
   FORETOKEN_DRAFTS_GREEDY = 2   /* the drafter's best tokens, verified one by one */
 } foretoken_draft_sampling;
 
 /* What a callback says of its request. */
-typedef enum foretoken_verdict { FORETOKEN_GO_ON = 0, FORETOKEN_CANCEL = 1 } foretoken_verdict;
+typedef enum foretoken_verdict FORETOKEN_ENUM { FORETOKEN_GO_ON = 0, FORETOKEN_CANCEL = 1 } foretoken_verdict;
 
 /* Ranges of numbers are those of the tool's options (foretoken help generate). */
 typedef struct foretoken_request {
@@ -142,7 +142,7 @@ FORETOKEN_API foretoken_status foretoken_engine_take_result(foretoken_engine* en
 FORETOKEN_API foretoken_status foretoken_engine_generate(foretoken_engine* engine, const int32_t* prompt, size_t num_tokens,
                                                          const foretoken_request* request, foretoken_result** result);
 
-typedef enum foretoken_finish_reason {
+typedef enum foretoken_finish_reason FORETOKEN_ENUM {
   FORETOKEN_FINISH_STOP = 0,
   FORETOKEN_FINISH_LENGTH = 1,
   FORETOKEN_FINISH_CANCELLED = 2

@@ -20,11 +20,15 @@
 #define FORETOKEN_API
 #endif
 
+/* Enumerations are an int in C++ too, so that a number which none of their names has is an error and not undefined. */
 #ifdef __cplusplus
+#define FORETOKEN_ENUM : int
 extern "C" {
+#else
+#define FORETOKEN_ENUM
 #endif
 
-typedef enum foretoken_status {
+typedef enum foretoken_status FORETOKEN_ENUM {
   FORETOKEN_OK = 0,
   FORETOKEN_INVALID_ARGUMENT = 1, /* a value is wrong */
   FORETOKEN_UNSUPPORTED = 2,      /* right in itself, but this device or build cannot do it */
