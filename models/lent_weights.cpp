@@ -48,8 +48,8 @@ void check_lent(const LentTensor& lent, bool has_shared) {
 }  // namespace
 
 DrafterSource::DrafterSource(GpuBackend& backend, const WeightSource* checkpoint, std::span<const LentTensor> lent,
-                             std::optional<SharedWeights> shared)
-    : checkpoint_(checkpoint), shared_(std::move(shared)), stream_(backend.create_stream()) {
+                             const std::optional<SharedWeights>& shared)
+    : checkpoint_(checkpoint), shared_(shared), stream_(backend.create_stream()) {
   const std::string from_checkpoint = checkpoint == nullptr ? "" : checkpoint->name();
   const std::string from_caller = lent.empty() ? "" : "lent tensors";
   name_ = from_checkpoint + (from_checkpoint.empty() || from_caller.empty() ? "" : " and ") + from_caller;

@@ -33,7 +33,7 @@ class DrafterSource final : public WeightSource {
   /// a target that is loaded already, used as they are, whatever the checkpoint has. Throws InvalidArgument, with the name, for a
   /// lent tensor that is absent, not contiguous or not aligned, that is lent twice, or that belongs to no drafter.
   DrafterSource(GpuBackend& backend, const WeightSource* checkpoint, std::span<const LentTensor> lent,
-                std::optional<SharedWeights> shared = std::nullopt);
+                const std::optional<SharedWeights>& shared = std::nullopt);
 
   [[nodiscard]] const std::optional<SharedWeights>& shared() const { return shared_; }
 

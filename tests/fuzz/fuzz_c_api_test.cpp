@@ -180,7 +180,7 @@ class Caller {
       foretoken_rows hidden{};
       return foretoken_target_finish_prefill(handle<foretoken_target_sequence>(), &token, &hidden);
     });
-    table_.emplace_back([this, sequence] { return foretoken_sequence_free(sequence()); });
+    table_.emplace_back([sequence] { return foretoken_sequence_free(sequence()); });
     table_.emplace_back([this] { return foretoken_kv_free(handle<foretoken_kv>()); });
     table_.emplace_back([this] { return foretoken_drafter_free(handle<foretoken_drafter>()); });
     table_.emplace_back([this] { return foretoken_target_free(handle<foretoken_target>()); });
@@ -193,7 +193,7 @@ class Caller {
   uint64_t bytes_before_ = 0;
   std::vector<void*> handles_;
   std::vector<int32_t> ids_ = std::vector<int32_t>(32, 17);
-  std::vector<float> states_ = std::vector<float>(32 * 256, 0.5F);
+  std::vector<float> states_ = std::vector<float>(size_t{32} * 256, 0.5F);
   Table table_;
   int num_good_ = 0;
 };

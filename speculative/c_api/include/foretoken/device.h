@@ -1,6 +1,7 @@
 /* Devices and their memory. */
 #ifndef FORETOKEN_DEVICE_H
 #define FORETOKEN_DEVICE_H
+/* NOLINTBEGIN(modernize-use-using, modernize-deprecated-headers): C reads this too */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -136,4 +137,5 @@ typedef struct foretoken_rows {
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-use-using, modernize-deprecated-headers) */
 #endif

@@ -10,8 +10,7 @@
 #include "foretoken/device.h"
 #include "foretoken/error.hpp"
 
-namespace foretoken {
-inline namespace v0 {
+namespace foretoken::inline v0 {
 
 /// Every device of every backend, and every backend without one.
 [[nodiscard]] inline std::vector<foretoken_device_info> devices() {
@@ -111,5 +110,4 @@ class Buffer {
   return rows;
 }
 
-}  // namespace v0
-}  // namespace foretoken
+}  // namespace foretoken::inline v0

@@ -14,6 +14,7 @@
  * Drafts never decide a text: whatever the drafter says, the target's picks are what counts. */
 #ifndef FORETOKEN_DRAFTER_H
 #define FORETOKEN_DRAFTER_H
+/* NOLINTBEGIN(modernize-use-using, modernize-deprecated-headers): C reads this too */
 
 #include "foretoken/device.h"
 
@@ -183,4 +184,5 @@ FORETOKEN_API foretoken_status foretoken_kv_free(foretoken_kv* kv);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-use-using, modernize-deprecated-headers) */
 #endif

@@ -10,8 +10,7 @@
 #include "foretoken/device.hpp"
 #include "foretoken/drafter.h"
 
-namespace foretoken {
-inline namespace v0 {
+namespace foretoken::inline v0 {
 
 /// Rows taken out of a sequence.
 class DrafterKv {
@@ -128,5 +127,4 @@ class Drafter {
   detail::Handle<foretoken_drafter, foretoken_drafter_free> handle_;
 };
 
-}  // namespace v0
-}  // namespace foretoken
+}  // namespace foretoken::inline v0

@@ -4,6 +4,7 @@
  * temperatures its distribution is the target's. */
 #ifndef FORETOKEN_ENGINE_H
 #define FORETOKEN_ENGINE_H
+/* NOLINTBEGIN(modernize-use-using, modernize-deprecated-headers): C reads this too */
 
 #include "foretoken/device.h"
 
@@ -170,4 +171,5 @@ FORETOKEN_API foretoken_status foretoken_result_free(foretoken_result* result);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-use-using, modernize-deprecated-headers) */
 #endif

@@ -13,8 +13,7 @@
 #include "foretoken/device.hpp"
 #include "foretoken/engine.h"
 
-namespace foretoken {
-inline namespace v0 {
+namespace foretoken::inline v0 {
 
 /// What came of a request.
 class Result {
@@ -120,5 +119,4 @@ class Engine {
   detail::Handle<foretoken_engine, foretoken_engine_free> handle_;
 };
 
-}  // namespace v0
-}  // namespace foretoken
+}  // namespace foretoken::inline v0

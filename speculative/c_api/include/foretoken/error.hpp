@@ -6,8 +6,7 @@
 
 #include "foretoken/status.h"
 
-namespace foretoken {
-inline namespace v0 {
+namespace foretoken::inline v0 {
 
 /// What a call that fails throws: the status, and foretoken_last_error as its message.
 class Error : public std::runtime_error {
@@ -70,5 +69,4 @@ T filled(Get&& get) {
 }
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace foretoken
+}  // namespace foretoken::inline v0

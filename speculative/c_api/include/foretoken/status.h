@@ -13,6 +13,7 @@
  * - Text is UTF-8. Pointers that are passed in are read during the call only, unless something else is said. */
 #ifndef FORETOKEN_STATUS_H
 #define FORETOKEN_STATUS_H
+/* NOLINTBEGIN(modernize-use-using, modernize-deprecated-headers): C reads this too */
 
 #ifdef __GNUC__
 #define FORETOKEN_API __attribute__((visibility("default")))
@@ -52,4 +53,5 @@ FORETOKEN_API const char* foretoken_version(void);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-use-using, modernize-deprecated-headers) */
 #endif

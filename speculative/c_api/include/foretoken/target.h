@@ -2,6 +2,7 @@
  * It picks greedily. */
 #ifndef FORETOKEN_TARGET_H
 #define FORETOKEN_TARGET_H
+/* NOLINTBEGIN(modernize-use-using, modernize-deprecated-headers): C reads this too */
 
 #include "foretoken/drafter.h"
 
@@ -73,4 +74,5 @@ FORETOKEN_API foretoken_status foretoken_target_step(foretoken_target* target, f
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-use-using, modernize-deprecated-headers) */
 #endif

@@ -9,8 +9,7 @@
 #include "foretoken/drafter.hpp"
 #include "foretoken/target.h"
 
-namespace foretoken {
-inline namespace v0 {
+namespace foretoken::inline v0 {
 
 /// The token after a prompt, and the hidden state of its last token.
 struct FirstToken {
@@ -103,5 +102,4 @@ class Target {
   detail::Handle<foretoken_target, foretoken_target_free> handle_;
 };
 
-}  // namespace v0
-}  // namespace foretoken
+}  // namespace foretoken::inline v0
