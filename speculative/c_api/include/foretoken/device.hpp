@@ -10,7 +10,8 @@
 #include "foretoken/device.h"
 #include "foretoken/error.hpp"
 
-namespace foretoken::inline v0 {
+namespace foretoken {  // NOLINT(modernize-concat-nested-namespaces): formatters do not know the other way
+inline namespace v0 {
 
 /// Every device of every backend, and every backend without one.
 [[nodiscard]] inline std::vector<foretoken_device_info> devices() {
@@ -110,4 +111,5 @@ class Buffer {
   return rows;
 }
 
-}  // namespace foretoken::inline v0
+}  // namespace v0
+}  // namespace foretoken

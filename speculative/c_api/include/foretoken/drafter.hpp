@@ -10,7 +10,8 @@
 #include "foretoken/device.hpp"
 #include "foretoken/drafter.h"
 
-namespace foretoken::inline v0 {
+namespace foretoken {  // NOLINT(modernize-concat-nested-namespaces): formatters do not know the other way
+inline namespace v0 {
 
 /// Rows taken out of a sequence.
 class DrafterKv {
@@ -127,4 +128,5 @@ class Drafter {
   detail::Handle<foretoken_drafter, foretoken_drafter_free> handle_;
 };
 
-}  // namespace foretoken::inline v0
+}  // namespace v0
+}  // namespace foretoken

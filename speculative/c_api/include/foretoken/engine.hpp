@@ -13,7 +13,8 @@
 #include "foretoken/device.hpp"
 #include "foretoken/engine.h"
 
-namespace foretoken::inline v0 {
+namespace foretoken {  // NOLINT(modernize-concat-nested-namespaces): formatters do not know the other way
+inline namespace v0 {
 
 /// What came of a request.
 class Result {
@@ -119,4 +120,5 @@ class Engine {
   detail::Handle<foretoken_engine, foretoken_engine_free> handle_;
 };
 
-}  // namespace foretoken::inline v0
+}  // namespace v0
+}  // namespace foretoken

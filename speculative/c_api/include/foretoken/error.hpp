@@ -6,7 +6,8 @@
 
 #include "foretoken/status.h"
 
-namespace foretoken::inline v0 {
+namespace foretoken {  // NOLINT(modernize-concat-nested-namespaces): formatters do not know the other way
+inline namespace v0 {
 
 /// What a call that fails throws: the status, and foretoken_last_error as its message.
 class Error : public std::runtime_error {
@@ -69,4 +70,5 @@ T filled(Get&& get) {
 }
 
 }  // namespace detail
-}  // namespace foretoken::inline v0
+}  // namespace v0
+}  // namespace foretoken

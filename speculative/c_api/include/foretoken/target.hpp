@@ -9,7 +9,8 @@
 #include "foretoken/drafter.hpp"
 #include "foretoken/target.h"
 
-namespace foretoken::inline v0 {
+namespace foretoken {  // NOLINT(modernize-concat-nested-namespaces): formatters do not know the other way
+inline namespace v0 {
 
 /// The token after a prompt, and the hidden state of its last token.
 struct FirstToken {
@@ -102,4 +103,5 @@ class Target {
   detail::Handle<foretoken_target, foretoken_target_free> handle_;
 };
 
-}  // namespace foretoken::inline v0
+}  // namespace v0
+}  // namespace foretoken
