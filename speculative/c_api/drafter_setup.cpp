@@ -51,14 +51,6 @@ std::optional<SharedWeights> shared_weights(const DrafterSetup& setup) {
   return SharedWeights{.embed_tokens = weights.embed_tokens, .lm_head = weights.lm_head};
 }
 
-DraftPrecision precision_of(const foretoken_drafter_options& options) {
-  const auto named = [](const char* name) { return name == nullptr ? std::nullopt : parse_draft_precision(name); };
-  return {.linears = named(options.precision),
-          .fc = named(options.fc),
-          .experts = named(options.experts),
-          .lm_head = parse_draft_lm_head(options.lm_head == nullptr ? "checkpoint" : options.lm_head)};
-}
-
 RowPolicy row_policy_of(foretoken_row_policy rows) {
   switch (rows) {
     case FORETOKEN_ROWS_EXACT: return RowPolicy::kExact;
@@ -105,7 +97,8 @@ DrafterSetup drafter_setup(std::shared_ptr<DeviceObject> device, const foretoken
   }
   GpuBackend& backend = setup.device->backend();
   setup.source = std::make_unique<DrafterSource>(backend, checkpoint_of(setup), lent, shared_weights(setup));
-  setup.precision = precision_of(options);
+  setup.precision = draft_precision_of(options.precision, options.fc, options.experts,
+                                       options.lm_head == nullptr ? "checkpoint" : options.lm_head);
   if (options.draft_vocab != nullptr) {
     setup.vocab = read_draft_vocab(options.draft_vocab, setup.config.vocab_size, setup.files.directory);
   }

@@ -18,14 +18,6 @@ int64_t drafts_of(int32_t asked) {
   return asked == -1 ? 0 : require_range("options.max_drafts", asked, 1, TargetRunner::kMaxVerifyRows - 1);
 }
 
-DraftPrecision precision_of(const foretoken_engine_options& options) {
-  const auto named = [](const char* name) { return name == nullptr ? std::nullopt : parse_draft_precision(name); };
-  return {.linears = named(options.draft_precision),
-          .fc = named(options.draft_fc),
-          .experts = named(options.draft_experts),
-          .lm_head = parse_draft_lm_head(options.draft_lm_head == nullptr ? "auto" : options.draft_lm_head)};
-}
-
 std::optional<SamplerOptions> sampler_of(const foretoken_engine_options& options, const EngineOptions& engine) {
   if (options.sampling == 0 && options.token_masks == 0) return std::nullopt;
   SamplerOptions sampler;
@@ -48,14 +40,12 @@ EngineOptions engine_options(const foretoken_engine_options& options) {
   engine.kv_dtype = optional_dtype(options.kv_dtype, "options.kv_dtype");
   engine.draft_kv_dtype = optional_dtype(options.draft_kv_dtype, "options.draft_kv_dtype");
   engine.activation_dtype = optional_dtype(options.activation_dtype, "options.activation_dtype");
-  if (const auto dtype = optional_dtype(options.prefill_dtype, "options.prefill_dtype")) {
-    if (*dtype != DType::kF32 && *dtype != DType::kBF16) fail_argument("options.prefill_dtype", "F32 or BF16", to_string(*dtype));
-    engine.prefill_precision = *dtype == DType::kBF16 ? LinearPrecision::kBF16 : LinearPrecision::kExact;
-  }
+  engine.prefill_precision = prefill_precision_of(options.prefill_dtype);
   engine.max_speculative_tokens = drafts_of(options.max_drafts);
   engine.require_speculation = options.require_drafts != 0;
   if (options.depth != nullptr) engine.depth_policy = parse_depth_policy(options.depth, engine.max_speculative_tokens);
-  engine.draft_precision = precision_of(options);
+  engine.draft_precision = draft_precision_of(options.draft_precision, options.draft_fc, options.draft_experts,
+                                              options.draft_lm_head == nullptr ? "auto" : options.draft_lm_head);
   engine.draft_vocab = text_or_empty(options.draft_vocab);
   engine.max_sequences = sequences_of(options.max_sequences);
   engine.kv_cache_tokens =

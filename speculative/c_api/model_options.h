@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "backends/backend.h"
 #include "models/model_config.h"
 #include "speculative/batch_bucket.h"
 #include "speculative/c_api/boundary.h"
+#include "speculative/draft_precision.h"
 
 namespace foretoken::c_api {
 
@@ -36,10 +38,22 @@ inline DType cache_dtype_of(foretoken_dtype asked) {
   return dtype;
 }
 
+/// Nothing for the default.
+inline std::optional<LinearPrecision> prefill_precision_of(foretoken_dtype asked) {
+  const std::optional<DType> dtype = optional_dtype(asked, "options.prefill_dtype");
+  if (!dtype) return std::nullopt;
+  if (*dtype != DType::kF32 && *dtype != DType::kBF16) fail_argument("options.prefill_dtype", "F32 or BF16", to_string(*dtype));
+  return *dtype == DType::kBF16 ? LinearPrecision::kBF16 : LinearPrecision::kExact;
+}
+
 inline LinearPrecision prefill_precision_of(foretoken_dtype asked, const Capabilities& device) {
-  const DType dtype = optional_dtype(asked, "options.prefill_dtype").value_or(device.bf16_prefill ? DType::kBF16 : DType::kF32);
-  if (dtype != DType::kF32 && dtype != DType::kBF16) fail_argument("options.prefill_dtype", "F32 or BF16", to_string(dtype));
-  return dtype == DType::kBF16 ? LinearPrecision::kBF16 : LinearPrecision::kExact;
+  return prefill_precision_of(asked).value_or(device.bf16_prefill ? LinearPrecision::kBF16 : LinearPrecision::kExact);
+}
+
+/// Formats by their names, as the tool's options take them; null: as stored. `lm_head` is never null.
+inline DraftPrecision draft_precision_of(const char* linears, const char* fc, const char* experts, const char* lm_head) {
+  const auto named = [](const char* name) { return name == nullptr ? std::nullopt : parse_draft_precision(name); };
+  return {.linears = named(linears), .fc = named(fc), .experts = named(experts), .lm_head = parse_draft_lm_head(lm_head)};
 }
 
 inline foretoken_norm norm_of(foretoken_norm asked, std::string_view name) {

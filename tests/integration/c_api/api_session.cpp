@@ -78,7 +78,7 @@ std::vector<int32_t> prompt_of(int32_t seed, size_t num_tokens) {
   return prompt;
 }
 
-Recording record(const Device& /*device*/, const Target& target, std::span<const int32_t> prompt, size_t num_tokens) {
+Recording record(const Target& target, std::span<const int32_t> prompt, size_t num_tokens) {
   Recording recording{.tokens = {prompt.begin(), prompt.end()},
                       .num_prompt = prompt.size(),
                       .hidden_size = target.info().hidden_size,

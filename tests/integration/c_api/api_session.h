@@ -28,7 +28,7 @@ struct Recording {
 };
 
 /// Plain text of a target, with all hidden states on the host.
-[[nodiscard]] Recording record(const Device& device, const Target& target, std::span<const int32_t> prompt, size_t num_tokens);
+[[nodiscard]] Recording record(const Target& target, std::span<const int32_t> prompt, size_t num_tokens);
 
 /// How hidden states reach the drafter.
 enum class Place : uint8_t { kHost, kHostWithGaps, kDevice, kDeviceWithGaps };

@@ -48,7 +48,7 @@ foretoken_status status_of(Fn&& fn) {
 
 TEST_F(DrafterApi, DraftsAreTheSameWhereverHiddenStatesLie) {
   const Target target = load_target();
-  const Recording recording = record(device_, target, prompt_of(1, kPrompt), kText);
+  const Recording recording = record(target, prompt_of(1, kPrompt), kText);
   const Drafter drafter = load(target.drafter_source());
   const auto expected = draft(device_, drafter.sequence(256), recording, Place::kHost);
   ASSERT_GT(expected.size(), 4U);
@@ -77,7 +77,7 @@ TEST_F(DrafterApi, SequencesDraftTogetherAsAlone) {
   std::vector<foretoken_draft> drafts;
   std::vector<std::vector<int32_t>> together(3, std::vector<int32_t>(kDrafts));
   for (int32_t i = 0; i < 3; ++i) {
-    recordings.push_back(record(device_, target, prompt_of(10 + i, 5 + static_cast<size_t>(i) * 3), 12));
+    recordings.push_back(record(target, prompt_of(10 + i, 5 + static_cast<size_t>(i) * 3), 12));
     alone.push_back(draft(device_, drafter.sequence(64), recordings.back(), Place::kHost).front());
   }
   for (size_t i = 0; i < recordings.size(); ++i) {
@@ -99,7 +99,7 @@ TEST_F(DrafterApi, SequencesDraftTogetherAsAlone) {
 
 TEST_F(DrafterApi, TakenRowsGoOnInAnotherSequence) {
   const Target target = load_target();
-  const Recording recording = record(device_, target, prompt_of(2, kPrompt), kText);
+  const Recording recording = record(target, prompt_of(2, kPrompt), kText);
   const Drafter drafter = load(target.drafter_source(), 2);
   const auto expected = draft(device_, drafter.sequence(128), recording, Place::kHost);
 
@@ -120,7 +120,7 @@ TEST_F(DrafterApi, TakenRowsGoOnInAnotherSequence) {
 
 TEST_F(DrafterApi, DraftsStayOnTheDevice) {
   const Target target = load_target();
-  const Recording recording = record(device_, target, prompt_of(3, 6), 4);
+  const Recording recording = record(target, prompt_of(3, 6), 4);
   const Drafter drafter = load(target.drafter_source());
   drafter.prepare(1, kDrafts, FORETOKEN_F32);
   const Sequence sequence = drafter.sequence(64);
@@ -140,7 +140,7 @@ TEST_F(DrafterApi, DraftsStayOnTheDevice) {
 
 TEST_F(DrafterApi, LogProbabilitiesAreAskedFor) {
   const Target target = load_target();
-  const Recording recording = record(device_, target, prompt_of(4, 6), 4);
+  const Recording recording = record(target, prompt_of(4, 6), 4);
   foretoken_draft one{};
   float values[2] = {1.0F, 1.0F};
   int32_t ids[2];
@@ -212,7 +212,7 @@ TEST_F(DrafterApi, MemoryIsReturned) {
   {
     const Target target = load_target();
     const Drafter drafter = load(target.drafter_source());
-    const Recording recording = record(device_, target, prompt_of(5, kPrompt), 10);
+    const Recording recording = record(target, prompt_of(5, kPrompt), 10);
     const Sequence sequence = drafter.sequence(64);
     EXPECT_EQ(draft(device_, sequence, recording, Place::kDevice).empty(), false);
     EXPECT_GT(device_.allocated_bytes(), before);

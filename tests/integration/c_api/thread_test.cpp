@@ -23,7 +23,7 @@ class ThreadsApi : public testing::Test {
  protected:
   ThreadsApi() {
     for (int32_t i = 0; i < 4; ++i) {
-      recordings_.push_back(record(device_, target_, prompt_of(i, 7 + static_cast<size_t>(i)), 16));
+      recordings_.push_back(record(target_, prompt_of(i, 7 + static_cast<size_t>(i)), 16));
     }
     const Drafter drafter = load(device_, target_, 1);
     for (const Recording& recording : recordings_) {

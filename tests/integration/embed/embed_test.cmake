@@ -1,15 +1,7 @@
 # The steps of the test `embed`; see CMakeLists.txt beside it.
 cmake_minimum_required(VERSION 3.24)
 
-function(run)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE errors)
-  if(NOT status EQUAL 0)
-    list(JOIN ARGN " " command)
-    message(FATAL_ERROR "${command}\nended with ${status}\n${output}${errors}")
-  endif()
-  message(STATUS "${output}")
-  set(output "${output}" PARENT_SCOPE)
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/../install/lib.cmake")
 
 # The block of code of the page that follows the mark of `file`.
 function(extract file)

@@ -1,4 +1,4 @@
-# Common to the tests of this folder.
+# Common to the tests of installations.
 
 # run(<command>...): sets `output` to its stdout; whatever fails ends the test.
 function(run)

@@ -149,10 +149,9 @@ static foretoken_rows rows_of(states* of, int64_t count) {
 }
 
 /* TOKENS tokens after a prompt, drafted in every round. Returns how many drafts were accepted. */
-static int64_t generate(foretoken_drafter* drafter, foretoken_sequence* sequence, states* hidden, int32_t* text) {
+static int64_t generate(foretoken_sequence* sequence, states* hidden, int32_t* text) {
   int32_t tokens[1 + DRAFTS], picks[PROMPT + DRAFTS], num_drafted;
   int64_t accepted_in_all = 0;
-  (void)drafter;
   for (int32_t i = 0; i < PROMPT; ++i) text[i] = i == 0 ? 3 : target_next(text[i - 1], i - 1);
   target_step(text, PROMPT, 0, picks, hidden->host, hidden->stride);
   int64_t length = PROMPT;
@@ -214,12 +213,12 @@ int main(int argc, char** argv) {
   /* Host memory with gaps between rows, then device memory. */
   hidden.stride = HIDDEN + 16;
   CHECK(foretoken_sequence_create(drafter, MAX_TOKENS, &first));
-  const int64_t accepted = generate(drafter, first, &hidden, text);
+  const int64_t accepted = generate(first, &hidden, text);
   check_text(text);
   hidden.stride = HIDDEN;
   CHECK(foretoken_buffer_create(device, sizeof hidden.host, &hidden.device));
   CHECK(foretoken_sequence_create(drafter, MAX_TOKENS, &second));
-  EXPECT(generate(drafter, second, &hidden, text) == accepted);
+  EXPECT(generate(second, &hidden, text) == accepted);
   check_text(text);
 
   /* A finished turn's rows are adopted by another sequence. */
