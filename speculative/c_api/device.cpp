@@ -37,7 +37,7 @@ foretoken_device_info info_of(const Capabilities& device, std::string_view selec
 }
 
 /// Every device of every backend, and every backend without one.
-std::vector<foretoken_device_info> all_devices() {
+std::vector<foretoken_device_info> find_devices() {
   std::vector<foretoken_device_info> infos;
   for (const BackendReport& report : BackendRegistry::instance().report()) {
     for (size_t i = 0; i < report.devices.size(); ++i) {
@@ -50,6 +50,12 @@ std::vector<foretoken_device_info> all_devices() {
     put_text(info.unavailable, report.available ? "no device was found" : report.available.reason());
     info.kind = FORETOKEN_DEVICE_OTHER;
   }
+  return infos;
+}
+
+/// As found by the first call: a backend may have to start its driver to tell.
+const std::vector<foretoken_device_info>& all_devices() {
+  static const std::vector<foretoken_device_info> infos = find_devices();
   return infos;
 }
 
@@ -115,7 +121,7 @@ foretoken_status foretoken_device_count(size_t* count) {
 foretoken_status foretoken_device_describe(size_t index, foretoken_device_info* info) {
   return guard([&] {
     require(info, "info");
-    const auto infos = all_devices();
+    const std::vector<foretoken_device_info>& infos = all_devices();
     if (index >= infos.size()) {
       fail_argument("index", "less than " + std::to_string(infos.size()), std::to_string(index));
     }
