@@ -12,8 +12,12 @@ function(foretoken_test name)
   if("slow" IN_LIST arg_LABELS)  # ctest starts the costly ones first, so that none is left alone at the end
     set(cost 100)
   endif()
+  set(lock)
+  if("large" IN_LIST arg_LABELS)  # takes 8 GB or more: one such test at a time
+    set(lock RESOURCE_LOCK large)
+  endif()
   gtest_discover_tests(${name}
-    DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}. TEST_LIST ${name}_cases PROPERTIES TIMEOUT 1200 COST ${cost})
+    DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}. TEST_LIST ${name}_cases PROPERTIES TIMEOUT 1200 COST ${cost} ${lock})
   if(arg_LABELS)  # gtest_discover_tests takes no property whose value is a list, so ctest reads the labels from a file of their own
     set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
     file(WRITE "${labels_file}" "if(${name}_cases)\n  set_tests_properties(\${${name}_cases} PROPERTIES LABELS \"${arg_LABELS}\")\nendif()\n")

@@ -1,16 +1,25 @@
-// Real shapes (head_dim 256, 248320 ids) with random weights, cut to 4 layers, on the device that FORETOKEN_TEST_BACKEND selects:
-// a short context gives what the CPU gives, and speculation changes no bit.
+// Real shapes (head_dim 256, 248320 ids, 256 experts) with random weights, cut to 4 layers, on the device that
+// FORETOKEN_TEST_BACKEND selects: a short context gives what the CPU gives, and speculation changes no bit.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <ostream>
 #include <random>
+#include <string>
 
 #include "tests/integration/generation/test_model.h"
 
 namespace foretoken::test {
 namespace {
 
-constexpr const char* kCut = "synth:qwen3.5-0.8b:layers=4";
+struct DeviceCut {
+  std::string name;
+  std::string spec;
+};
+
+/// For the names of tests and messages.
+void PrintTo(const DeviceCut& cut, std::ostream* out) { *out << cut.name; }
+
 constexpr int64_t kContext = 20;
 constexpr int64_t kRows = 4;
 constexpr double kTolerance = 1e-3;  // of a row's largest value, as for the golden values
@@ -44,20 +53,25 @@ Step verify_step(TestModel& model) {
 
 TestModelOptions options() { return {.max_seq_len = 64, .max_drafts = 3, .self_check = true}; }
 
-TEST(SynthDevice, AVerifyStepGivesWhatTheCpuGivesAndDraftsChangeNoBit) {
+/// What the CPU gives. Its model is gone afterwards: memory may have room for one.
+Step reference_step(const std::string& spec) {
+  const auto cpu = open_cpu();
+  TestModel model(*cpu, spec, options());
+  return verify_step(model);
+}
+
+class SynthDeviceTest : public ::testing::TestWithParam<DeviceCut> {};
+
+TEST_P(SynthDeviceTest, AVerifyStepGivesWhatTheCpuGivesAndDraftsChangeNoBit) {
   if (std::getenv("FORETOKEN_TEST_BACKEND") == nullptr) GTEST_SKIP() << "FORETOKEN_TEST_BACKEND names no other device";
+  const Step expected = reference_step(GetParam().spec);
   const auto backend = open_test_device();
-  TestModel model(*backend, kCut, options());
+  TestModel model(*backend, GetParam().spec, options());
   ASSERT_EQ(model.config().vocab_size, 248320);
   ASSERT_EQ(model.config().head_dim, 256);
   const Step step = verify_step(model);
-  {
-    const auto cpu = open_cpu();
-    TestModel reference(*cpu, kCut, options());
-    const Step expected = verify_step(reference);
-    EXPECT_LT(relative_error(step.hidden, expected.hidden, model.config().hidden_size), kTolerance);
-    EXPECT_LT(relative_error(step.logits, expected.logits, model.config().vocab_size), kTolerance);
-  }
+  EXPECT_LT(relative_error(step.hidden, expected.hidden, model.config().hidden_size), kTolerance);
+  EXPECT_LT(relative_error(step.logits, expected.logits, model.config().vocab_size), kTolerance);
 
   const std::vector<int32_t> prompt = random_ids(kContext, model.config().vocab_size, 9);
   GenerationOptions plainly{.max_tokens = 9, .num_speculative_tokens = 0};
@@ -69,6 +83,11 @@ TEST(SynthDevice, AVerifyStepGivesWhatTheCpuGivesAndDraftsChangeNoBit) {
   EXPECT_GE(result.self_check.rows_checked, 8);
   EXPECT_EQ(result.self_check.rows_different, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Cuts, SynthDeviceTest,
+                         ::testing::Values(DeviceCut{"Dense08B", "synth:qwen3.5-0.8b:layers=4"},
+                                           DeviceCut{"Moe35BA3B", "synth:qwen3.5-35b-a3b:layers=4"}),
+                         [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
 }  // namespace foretoken::test
