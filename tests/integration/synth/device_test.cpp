@@ -20,7 +20,7 @@ struct DeviceCut {
 /// For the names of tests and messages.
 void PrintTo(const DeviceCut& cut, std::ostream* out) { *out << cut.name; }
 
-constexpr int64_t kContext = 20;
+constexpr int64_t kContext = 40;  // more than a chunk and two blocks
 constexpr int64_t kRows = 4;
 constexpr double kTolerance = 1e-3;  // of a row's largest value, as for the golden values
 
@@ -51,7 +51,9 @@ Step verify_step(TestModel& model) {
   return {.hidden = model.read(runner.model().hidden().rows(0, kRows)), .logits = model.read(runner.logits().rows(0, kRows))};
 }
 
-TestModelOptions options() { return {.max_seq_len = 64, .max_drafts = 3, .self_check = true}; }
+TestModelOptions options() {
+  return {.prefill_chunk = 32, .max_append_rows = 32, .max_seq_len = 80, .max_drafts = 3, .self_check = true};
+}
 
 /// What the CPU gives. Its model is gone afterwards: memory may have room for one.
 Step reference_step(const std::string& spec) {
