@@ -22,6 +22,7 @@ struct Figures {
   int64_t steps = 0;
   double tokens_per_step = 0.0;
   double host_us_per_step = 0.0;
+  double verify_of_plain = 0.0;              // the verify step of a round over a plain step
   std::optional<double> bytes_per_second{};  // of the device's time
   std::optional<double> bandwidth_share{};
 };
@@ -49,6 +50,23 @@ double prefill_speed(const BenchReport& report, const BenchSeries& series) {
   });
 }
 
+int64_t steps_of(const BenchSeries& series, const GenerationResult& run) {
+  return series.speculative_tokens == 0 ? static_cast<int64_t>(run.output_token_ids.size()) - 1 : run.speculation.rounds();
+}
+
+/// Median over the turns, each of which ran both kinds one soon after the other.
+double verify_of_plain(const BenchSeries& plain, const BenchSeries& series) {
+  std::vector<double> ratios;
+  for (size_t turn = 0; turn < series.runs.size(); ++turn) {
+    const auto step_ms = [turn](const BenchSeries& of) {
+      const GenerationResult& run = of.runs[turn];
+      return run.timing.verify_ms / static_cast<double>(std::max<int64_t>(steps_of(of, run), 1));
+    };
+    if (step_ms(plain) > 0.0) ratios.push_back(step_ms(series) / step_ms(plain));
+  }
+  return ratios.empty() ? 0.0 : median(std::move(ratios));
+}
+
 Figures figures_of(const BenchReport& report, const BenchSeries& series) {
   Figures figures{.run = &median_run(series),
                   .prefill_tokens_per_second = prefill_speed(report, series),
@@ -56,7 +74,8 @@ Figures figures_of(const BenchReport& report, const BenchSeries& series) {
   const double plain = median_speed(report.series.front());
   figures.speedup = plain > 0.0 ? figures.tokens_per_second / plain : 0.0;
   const auto tokens = static_cast<int64_t>(figures.run->output_token_ids.size()) - 1;
-  figures.steps = series.speculative_tokens == 0 ? tokens : figures.run->speculation.rounds();
+  figures.steps = steps_of(series, *figures.run);
+  figures.verify_of_plain = verify_of_plain(report.series.front(), series);
   if (figures.steps > 0) {
     const auto steps = static_cast<double>(figures.steps);
     figures.tokens_per_step = static_cast<double>(tokens) / steps;
@@ -85,6 +104,7 @@ Json series_json(const BenchReport& report, const BenchSeries& series) {
             {"timing_ms",
              {{"decode", timing.decode_ms}, {"draft", timing.draft_ms}, {"verify", timing.verify_ms}, {"host", timing.host_ms}}},
             {"host_us_per_step", figures.host_us_per_step},
+            {"verify_of_plain_step", figures.verify_of_plain},
             {"bytes_per_step", series.bytes_per_step},
             {"bytes_per_second", optional_json(figures.bytes_per_second)},
             {"bandwidth_share", optional_json(figures.bandwidth_share)}};
@@ -140,16 +160,17 @@ std::string to_table(const BenchReport& report) {
   if (report.series.size() > 1)
     out += fmt::format(", with the draft head's rows {:.1f}", prefill_speed(report, report.series.back()));
   out += "\n\n";
-  out += fmt::format("{:>6} {:>10} {:>9} {:>12} {:>8} {:>8} {:>8} {:>8} {:>12} {:>8} {:>7} {:>10}\n", "drafts", "tokens/s",
-                     "speed-up", "tokens/step", "draft", "verify", "host", "host us", "MB/step", "GB/s", "share", "identical");
+  out += fmt::format("{:>6} {:>10} {:>9} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>8} {:>7} {:>10}\n", "drafts", "tokens/s",
+                     "speed-up", "tokens/step", "draft", "verify", "host", "host us", "verify x", "MB/step", "GB/s", "share",
+                     "identical");
   for (const BenchSeries& series : report.series) {
     const Figures figures = figures_of(report, series);
     const GenerationTiming& timing = figures.run->timing;
     const auto share = [&timing](double ms) { return fmt::format("{:.1f} %", 100.0 * ms / timing.decode_ms); };
-    out += fmt::format("{:>6} {:>10.1f} {:>8.2f}x {:>12.2f} {:>8} {:>8} {:>8} {:>8.1f} {:>12.2f} {:>8} {:>7} {:>10}\n",
+    out += fmt::format("{:>6} {:>10.1f} {:>8.2f}x {:>12.2f} {:>8} {:>8} {:>8} {:>8.1f} {:>8.2f} {:>12.2f} {:>8} {:>7} {:>10}\n",
                        series.speculative_tokens, figures.tokens_per_second, figures.speedup, figures.tokens_per_step,
                        share(timing.draft_ms), share(timing.verify_ms), share(timing.host_ms), figures.host_us_per_step,
-                       static_cast<double>(series.bytes_per_step) / 1e6,
+                       figures.verify_of_plain, static_cast<double>(series.bytes_per_step) / 1e6,
                        figures.bytes_per_second ? fmt::format("{:.1f}", *figures.bytes_per_second / 1e9) : "-",
                        figures.bandwidth_share ? fmt::format("{:.0f} %", 100.0 * *figures.bandwidth_share) : "-",
                        series.speculative_tokens == 0 ? "" : (series.identical ? "yes" : "no"));

@@ -17,9 +17,10 @@ const CommandSpec kBenchDecode{
     "Measure prefill, plain and speculative decoding",
     "Medians over --repeat runs of a random prompt: prefill and plain speed, and for each number of drafts the speed, "
     "speed-up, tokens per round and where the time goes; bytes read per step and their share of the memory bandwidth, "
-    "which the tool measures itself, with as many threads, or with abs_max over 2 GiB on other devices (more than 100 % for "
-    "weights that fit into caches); host us is the time of a step, or of a round, in which no Program runs. End tokens are "
-    "ignored. Exit status 3 when a text differs from the plain one.",
+    "which the tool measures itself: on the CPU with as many threads, before each run of all kinds in turn, of which the median "
+    "counts, on other devices with abs_max over 2 GiB (more than 100 % for weights that fit into caches). host us is the time of "
+    "a step, or of a round, in which no Program runs, verify x the time of a round's verify step over that of a plain step. End "
+    "tokens are ignored. Exit status 3 when a text differs from the plain one.",
     joined({{
                 kModel,
                 {"speculative-tokens", "LIST", "0,1,2,3", "numbers of drafts to measure, each 0 to 15; 0 is always measured"},

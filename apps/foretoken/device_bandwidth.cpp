@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "apps/foretoken/bandwidth.h"
+#include "apps/foretoken/generation_report.h"
 #include "backends/ops.h"
 #include "core/ops/quantize.h"
 #include "core/ops/random_fill.h"
@@ -62,6 +64,14 @@ ReadBandwidth operator_read_bandwidth(GpuBackend& backend) {
 }
 
 }  // namespace
+
+ReadBandwidth median_bandwidth(const std::vector<ReadBandwidth>& measured) {
+  std::vector<double> rates(measured.size());
+  std::ranges::transform(measured, rates.begin(), &ReadBandwidth::bytes_per_second);
+  const std::string& method = measured.front().method;
+  return {.bytes_per_second = median(std::move(rates)),
+          .method = measured.size() == 1 ? method : fmt::format("{}, median of {} measurements", method, measured.size())};
+}
 
 ReadBandwidth measure_read_bandwidth(GpuBackend& backend) {
   const Capabilities& device = backend.capabilities();

@@ -117,11 +117,14 @@ TEST(BenchDecode, MeasuresEachNumberOfDrafts) {
   EXPECT_EQ(report["plain"]["steps"], 23);
   EXPECT_GT(report["plain"]["tokens_per_second"].get<double>(), 0.0);
   EXPECT_GT(report["plain"]["bandwidth_share"].get<double>(), 0.0);
+  EXPECT_EQ(report["plain"]["verify_of_plain_step"], 1.0);
+  EXPECT_THAT(report["read_bandwidth_method"].get<std::string>(), HasSubstr("median of 3 measurements"));  // one before the runs
   ASSERT_EQ(report["speculative"].size(), 2U);
   EXPECT_EQ(report["speculative"][0]["speculative_tokens"], 2);
   for (const json& series : report["speculative"]) {
     EXPECT_TRUE(series["identical"].get<bool>());
     EXPECT_GE(series["mean_tokens_per_round"].get<double>(), 1.0);
+    EXPECT_GT(series["verify_of_plain_step"].get<double>(), 0.0);
     const double host_ms = series["timing_ms"]["host"].get<double>();
     EXPECT_NEAR(series["host_us_per_step"].get<double>() * series["steps"].get<double>(), 1000.0 * host_ms, 1e-3);
     EXPECT_GT(series["bytes_per_step"].get<uint64_t>(), report["plain"]["bytes_per_step"].get<uint64_t>());
