@@ -59,7 +59,8 @@ void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int6
   const Floats a = random_floats({rows, value_heads}, 3), a_log = random_floats({value_heads}, 4),
                bias = random_floats({value_heads}, 5);
   const Floats states = random_floats({1, value_heads, dim, dim}, 6), out = zeros({rows, value_heads, dim});
-  const int64_t records = std::max<int64_t>(rows, num_commit);
+  const bool is_recorded = update == StateUpdate::kRecord;
+  const int64_t records = is_recorded ? std::max<int64_t>(rows, num_commit) : 0;
   const Floats keys = zeros({1, records, value_heads, dim}), deltas = zeros({1, records, value_heads, dim});
   const Floats decays = zeros({1, records, value_heads}), z = random_floats({rows, value_heads, dim}, 7);
   const Floats norm = random_floats({dim}, 8);
@@ -71,11 +72,11 @@ void delta_rule(benchmark::State& state, int64_t rows, int64_t value_heads, int6
                           .dt_bias = bias,
                           .query_start_loc = starts,
                           .state_slots = slots,
-                          .num_commit = commits,
+                          .num_commit = is_recorded ? Tensor(commits) : Tensor(),
                           .state = states,
-                          .key_record = keys,
-                          .delta_record = deltas,
-                          .decay_record = decays,
+                          .key_record = is_recorded ? Tensor(keys) : Tensor(),
+                          .delta_record = is_recorded ? Tensor(deltas) : Tensor(),
+                          .decay_record = is_recorded ? Tensor(decays) : Tensor(),
                           .z = z,
                           .norm = norm,
                           .out = out,
