@@ -22,6 +22,14 @@ inline constexpr bool kBulkCopies = true;
 
 FORETOKEN_DEVICE uint32_t shared_address(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
 
+/// What a warp counts for where it arrives as one. One lane arrives for all, in the order that __syncwarp() gives their accesses;
+/// `racecheck` follows arrivals of each thread only, so a build for it lets every lane arrive.
+#ifdef FORETOKEN_CUDA_RACECHECK
+inline constexpr uint32_t kWarpArrivals = gpu::kLanes;
+#else
+inline constexpr uint32_t kWarpArrivals = 1;
+#endif
+
 /// A barrier of a work group, in shared memory: a phase ends when its arrivals were made and all announced bytes have come.
 class Barrier {
  public:
@@ -47,6 +55,17 @@ class Barrier {
             "r"(address()),
         "r"(rank)
         : "memory");
+  }
+
+  /// kWarpArrivals of a warp, after what its lanes read and wrote before. All of its lanes call it.
+  FORETOKEN_DEVICE void arrive_as_warp() {
+    __syncwarp();
+    if (threadIdx.x % gpu::kLanes < kWarpArrivals) arrive();
+  }
+  /// Likewise at the barrier in the same place of work group `rank`.
+  FORETOKEN_DEVICE void arrive_as_warp_at(uint32_t rank) {
+    __syncwarp();
+    if (threadIdx.x % gpu::kLanes < kWarpArrivals) arrive_at(rank);
   }
 
   /// Returns when the phase of this parity is over: phases are 0, 1, 0, ... from the first on. Waiting for 1 on a new barrier

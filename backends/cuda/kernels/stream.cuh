@@ -155,13 +155,11 @@ FORETOKEN_DEVICE void hand_over(const StreamMemory<kShape>& memory, const Stream
   if constexpr (kShape.cluster == 1) {
     memory.unused[index].wait(parity);
     *place = sums;
-    __syncwarp();
-    if (threadIdx.x % kLanes == 0) memory.summed[index].arrive();
+    memory.summed[index].arrive_as_warp();
   } else {
     memory.unused[index].wait_for_cluster(parity);
     store_at(buffer % kShape.cluster, shared_address(place), sums);
-    __syncwarp();
-    if (threadIdx.x % kLanes == 0) memory.summed[index].arrive_at(buffer % kShape.cluster);
+    memory.summed[index].arrive_as_warp_at(buffer % kShape.cluster);
   }
 }
 
@@ -271,8 +269,7 @@ FORETOKEN_DEVICE void multiply_tiles(const StreamParams& p, const StreamShare& s
           add_slice<Format, 1>(codes, scales, x, slice, inner[i], sums);
         }
       }
-      __syncwarp();
-      if (lane == 0) memory.empty[place].arrive();
+      memory.empty[place].arrive_as_warp();
       cursor.advance(p.num_stages);
     }
 #pragma unroll
@@ -331,11 +328,11 @@ FORETOKEN_DEVICE void finish_tiles(const StreamParams& p, const StreamShare& sha
         const float4 next = partial[i * kLanes];
         sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
       }
-      __syncwarp();
       if constexpr (kShape.cluster == 1) {
-        if (lane == 0) memory.unused[index].arrive();
+        memory.unused[index].arrive_as_warp();
       } else {
-        if (lane < kShape.cluster) memory.unused[index].arrive_at(lane);
+#pragma unroll
+        for (uint32_t rank = 0; rank < kShape.cluster; ++rank) memory.unused[index].arrive_as_warp_at(rank);
       }
       results.value[0] = sum.x * low_scale;
       results.value[1] = sum.y * low_scale;

@@ -65,11 +65,11 @@ struct StreamMemory {
     if (threadIdx.x == 0) {
       for (uint32_t i = 0; i < kMaxStages; ++i) {
         full[i].init(kShape.loaders * (kBulkCopies ? 1 : kLanes));
-        empty[i].init(kShape.split);
+        empty[i].init(kShape.split * kWarpArrivals);
       }
       for (uint32_t i = 0; i < kShape.sum_tiles(); ++i) {
-        summed[i].init(kShape.cluster * kShape.split);
-        unused[i].init(1);
+        summed[i].init(kShape.cluster * kShape.split * kWarpArrivals);
+        unused[i].init(kWarpArrivals);
       }
       publish_barriers();
     }
