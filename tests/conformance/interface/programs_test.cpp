@@ -1,6 +1,7 @@
 // Recording, replay, hazards between launches, faults.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "backends/ops.h"
 #include "tests/conformance/interface/devices.h"
@@ -11,13 +12,17 @@ namespace {
 
 class Programs : public InterfaceTest {};
 
+/// Whether backends are told to run Programs launch by launch: the recorded function is then called again at each run.
+bool runs_launch_by_launch() {
+  return std::getenv("FORETOKEN_EAGER") != nullptr || std::getenv("FORETOKEN_SYNC_KERNELS") != nullptr;
+}
+
 TEST_P(Programs, ReplaysReadWhatMemoryHoldsThen) {
   const Buffer in = upload(iota(5000));
   const Buffer out = upload(std::vector<int32_t>(5000, 0));
   int calls = 0;
   const Program program = backend_->record("copy", [&](CommandList& cmd) {
-    ++calls;
-    EXPECT_TRUE(cmd.is_recording());
+    EXPECT_EQ(cmd.is_recording(), ++calls == 1);
     cmd.label("the only launch");
     cmd.copy(in.view(), out.view());
   });
@@ -30,7 +35,7 @@ TEST_P(Programs, ReplaysReadWhatMemoryHoldsThen) {
     stream_->run(program);
     EXPECT_EQ(download(out.view()), values);
   }
-  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(calls == 1 || (runs_launch_by_launch() && calls == 4)) << calls;
 }
 
 TEST_P(Programs, RunInTheOrderOfTheCalls) {
@@ -130,6 +135,7 @@ TEST_P(Programs, RecordingRefusesWhatNeedsTheHost) {
   constexpr auto kState = ErrorCode::kInvalidState;
   const Program program = backend_->record("refused", [&](CommandList& cmd) {
     cmd.fill(buffer.view(), 3);
+    if (!cmd.is_recording()) return;
     expect_error([&] { static_cast<void>(backend_->allocate(64)); }, kState);
     expect_error([&] { stream_->upload(host, buffer.view()); }, kState);
     expect_error([&] { stream_->download(buffer.view(), host); }, kState);
