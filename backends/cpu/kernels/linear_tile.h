@@ -20,9 +20,9 @@ inline constexpr size_t kMaxTileColumns = 64;
 #if defined(__AVX512F__)
 inline constexpr size_t kMaxTileRows = 6;
 template <size_t kRows, class Row>
-inline constexpr size_t kGroupColumns = Row::kTakesDigits                     ? 2
-                                        : kRows <= 3 && !Row::kHasBlockScales ? 8
-                                                                              : 4;
+inline constexpr size_t kGroupColumns = Row::kTakesDigits                  ? 2
+                                        : kRows <= 3 && !Row::kHasRowScale ? 8
+                                                                           : 4;
 #elif defined(__AVX2__)
 inline constexpr size_t kMaxTileRows = 3;
 template <size_t kRows, class Row>
@@ -95,6 +95,39 @@ class PlainRows {
 using F32Rows = PlainRows<float, ConsecutivePieces>;
 using Bf16Rows = PlainRows<uint16_t, Bf16Pieces>;
 
+/// Prefetches weights in the order of their addresses: as many at each step as a step takes, whatever the order in which it takes
+/// them. It begins where the columns after those at work do, or some would come too late, and a little farther, for memory is
+/// slow. A step is a block of each of kCols columns.
+template <class Row, size_t kCols>
+class Prefetcher {
+ public:
+  explicit Prefetcher(RowAddress next)
+      : next_{next.codes + kAhead, next.scales + kAhead / Row::kBlockBytes * Row::kBlockScaleBytes} {}
+
+  /// Column c's share of a step; shares come in order, each among the arithmetic of its column. All at once would hold up the
+  /// loads of the columns at work.
+  FORETOKEN_SIMD_INLINE void fetch_share(size_t c) {
+    fetch_share<Row::kBlockBytes>(next_.codes, c);
+    fetch_share<Row::kBlockScaleBytes>(next_.scales, c);
+    if (c + 1 == kCols) next_ = {next_.codes + kCols * Row::kBlockBytes, next_.scales + kCols * Row::kBlockScaleBytes};
+  }
+
+ private:
+  static constexpr size_t kAhead = 8192;
+  static constexpr size_t kLine = 64;
+
+  /// The lines of the step that begin in bytes [kBytes c, kBytes c + kBytes).
+  template <size_t kBytes>
+  static FORETOKEN_SIMD_INLINE void fetch_share(uintptr_t step, size_t c) {
+#pragma GCC unroll 4
+    for (size_t line = (kBytes * c + kLine - 1) / kLine * kLine; line < kBytes * (c + 1); line += kLine) {
+      __builtin_prefetch(pointer<const char>(step + line), 0, 2);
+    }
+  }
+
+  RowAddress next_;
+};
+
 template <size_t kRows, size_t kCols>
 struct Accumulators {
   F32x16 lanes[kRows][kCols];
@@ -133,10 +166,14 @@ struct Accumulators {
   }
   /// The whole block at k, its spans scaled before they are added where the format says so.
   template <class XPieces, bool kFull, class Row>
-  FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count) {
+  FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count,
+                                       Prefetcher<Row, kCols>& prefetcher) {
     typename Row::template Block<kFull> blocks[kCols];
 #pragma GCC unroll 8
-    for (size_t c = 0; c < kCols; ++c) blocks[c].open(w[c], k, count);
+    for (size_t c = 0; c < kCols; ++c) {
+      if constexpr (kFull) prefetcher.fetch_share(c);
+      blocks[c].open(w[c], k, count);
+    }
     const float* x_block[kRows];
 #pragma GCC unroll 8
     for (size_t r = 0; r < kRows; ++r) x_block[r] = x[r] + k;
@@ -192,44 +229,13 @@ struct Accumulators {
   }
 };
 
-/// Prefetches weights in the order of their addresses: as many at each step as a step takes, whatever the order in which it takes
-/// them. It begins where the columns after those at work do, or some would come too late, and a little farther, for memory is
-/// slow.
-template <class Row, size_t kCols>
-class Prefetcher {
- public:
-  explicit Prefetcher(RowAddress next)
-      : next_{next.codes + kAhead, next.scales + kAhead / Row::kBlockBytes * Row::kBlockScaleBytes} {}
-
-  /// With each block of kCols columns.
-  FORETOKEN_SIMD_INLINE void step() {
-    constexpr size_t kBytes = kCols * Row::kBlockBytes;
-    constexpr size_t kScaleBytes = kCols * Row::kBlockScaleBytes;
-#pragma GCC unroll 16
-    for (size_t line = 0; line < kBytes; line += 64) prefetch(next_.codes + line);
-#pragma GCC unroll 16
-    for (size_t line = 0; line < kScaleBytes; line += 64) prefetch(next_.scales + line);
-    next_ = {next_.codes + kBytes, next_.scales + kScaleBytes};
-  }
-
- private:
-  static constexpr size_t kAhead = 8192;
-
-  static FORETOKEN_SIMD_INLINE void prefetch(uintptr_t address) { __builtin_prefetch(pointer<const char>(address), 0, 2); }
-
-  RowAddress next_;
-};
-
 /// Adds columns [begin, end) of w; only at the end of the rows may that be a part of a block.
 template <class XPieces, size_t kRows, size_t kCols, class Row>
 FORETOKEN_SIMD_INLINE void add_columns(Accumulators<kRows, kCols>& acc, const float* const* x, const Row* w, size_t begin,
                                        size_t end, Prefetcher<Row, kCols>& prefetcher) {
   size_t k = begin;
-  for (; k + Row::kBlock <= end; k += Row::kBlock) {
-    prefetcher.step();
-    acc.template add_block<XPieces, true>(x, w, k, Row::kBlock);
-  }
-  if (k < end) acc.template add_block<XPieces, false>(x, w, k, end - k);
+  for (; k + Row::kBlock <= end; k += Row::kBlock) acc.template add_block<XPieces, true>(x, w, k, Row::kBlock, prefetcher);
+  if (k < end) acc.template add_block<XPieces, false>(x, w, k, end - k, prefetcher);
 }
 
 /// sums[r * kMaxTileColumns + c], the sum of `acc` times the scale of the row of w.
