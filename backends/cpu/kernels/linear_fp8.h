@@ -27,27 +27,27 @@ FORETOKEN_SIMD_INLINE float scale_at(const char* list, size_t index, bool is_bf1
 using Fp8Pieces = AlternatePieces;
 
 /// A block of codes as FP16: of each 64 those at even places, then those at odd ones, so that a line is loaded whole and moved
-/// apart without shuffles.
+/// apart without shuffles. They pass through memory: from there the conversion to float32 takes no shuffle either.
 template <size_t kBlock, bool kFull>
 class Fp8Block {
  public:
   FORETOKEN_SIMD_INLINE void open(const uint8_t* codes, size_t count) {
 #pragma GCC unroll 2
-    for (size_t i = 0; i < kSteps; ++i) {
-      const __m512i words = load(codes, i * kStep, count);
-      fp16_[2 * i] = e4m3_to_fp16(_mm512_slli_epi16(words, 8));
-      fp16_[2 * i + 1] = e4m3_to_fp16(words);
+    for (size_t i = 0; i < kBlock; i += kStep) {
+      const __m512i words = load(codes, i, count);
+      _mm512_store_si512(fp16_ + i, e4m3_to_fp16(_mm512_slli_epi16(words, 8)));
+      _mm512_store_si512(fp16_ + i + kStep / 2, e4m3_to_fp16(words));
     }
+    asm("" : "+m"(fp16_));  // or the compiler takes halves of registers instead of loading them
   }
   template <size_t kPiece>
   FORETOKEN_SIMD_INLINE F32x16 piece() const {
-    const __m512i fp16 = fp16_[kPiece / 4 * 2 + kPiece % 2];
-    return {_mm512_cvtph_ps(kPiece / 2 % 2 == 0 ? _mm512_castsi512_si256(fp16) : _mm512_extracti64x4_epi64(fp16, 1))};
+    constexpr size_t kFirst = kPiece / 4 * kStep + kPiece % 2 * (kStep / 2) + kPiece / 2 % 2 * kLanes;
+    return {_mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(fp16_ + kFirst)))};
   }
 
  private:
   static constexpr size_t kStep = 64;
-  static constexpr size_t kSteps = kBlock / kStep;
   static_assert(kBlock % kStep == 0);
 
   static FORETOKEN_SIMD_INLINE __m512i load(const uint8_t* codes, size_t i, size_t count) {
@@ -56,7 +56,7 @@ class Fp8Block {
     return _mm512_maskz_loadu_epi8((uint64_t{1} << (count - i)) - 1, codes + i);
   }
 
-  __m512i fp16_[2 * kSteps];
+  alignas(64) uint16_t fp16_[kBlock];
 };
 
 #else
