@@ -32,24 +32,23 @@ const Code& checked_kernel(const KernelCode& code, std::span<const std::byte> pa
 template <class List>
 class RefusesWhileRecording {
  public:
-  RefusesWhileRecording(const RefusesWhileRecording&) = delete;
-  RefusesWhileRecording& operator=(const RefusesWhileRecording&) = delete;
-
   /// Throws InvalidState when this thread records a Program; `call` names what is refused.
   static void refuse_while_recording(std::string_view call) {
     if (recordings() == 0) return;
     throw Error(ErrorCode::kInvalidState, std::string(call) + " while a Program is recorded: it needs the host");
   }
 
- protected:
+ private:
+  friend List;
   explicit RefusesWhileRecording(bool records) : records_(records) {
     if (records_) ++recordings();
   }
   ~RefusesWhileRecording() {
     if (records_) --recordings();
   }
+  RefusesWhileRecording(const RefusesWhileRecording&) = delete;
+  RefusesWhileRecording& operator=(const RefusesWhileRecording&) = delete;
 
- private:
   static int& recordings() {
     thread_local int of_this_thread = 0;
     return of_this_thread;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/ops/linear_group.h"
 
@@ -22,7 +23,7 @@ LinearGroup part_of(const LinearGroup& op, size_t first, size_t count) {
 /// The group without this implementation, and single projections.
 class Parts {
  public:
-  explicit Parts(const OpTable& table) : table_(table) {}
+  explicit Parts(OpTable table) : table_(std::move(table)) {}
 
   /// Calls use(name of the operator, the operator) for each part.
   template <class Use>

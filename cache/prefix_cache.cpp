@@ -9,7 +9,7 @@
 namespace foretoken {
 namespace {
 
-const PrefixMemory& checked(const PrefixMemory& memory, const PrefixCacheOptions& options) {
+PrefixMemory checked(PrefixMemory memory, const PrefixCacheOptions& options) {
   if (memory.target == nullptr || memory.states == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "a prefix cache needs the target's KV cache and recurrent states");
   }

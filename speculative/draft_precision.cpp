@@ -281,8 +281,7 @@ DraftFormats choose_draft_formats(const GpuBackend& backend, const WeightPlan& p
   check(wanted.experts, "the draft head's experts");
   DraftFormats formats{.linears = wanted.linears, .fc = wanted.fc, .experts = wanted.experts ? wanted.experts : wanted.linears};
   for (const auto& linear : head_linears(plan.mtp.value())) {
-    const auto format = new_format(linear.role, linear.weight->format, formats);
-    if (format) check_columns(planned(plan, linear.weight->weight), *format);
+    check_columns(planned(plan, linear.weight->weight), new_format(linear.role, linear.weight->format, formats));
   }
   choose_lm_head(backend, plan, wanted.lm_head, formats);
   return formats;

@@ -314,7 +314,7 @@ void GenerationEngine::draft(const Round& round) {
                      .num_drafts = member.depth,
                      .sampler_slot = request.is_sampled() ? request.sequence->state_slot() : -1});
   }
-  if (!parts.empty()) parts_.proposer->propose(*parts_.stream, parts, rows_->hidden());
+  if (!parts.empty()) static_cast<void>(parts_.proposer->propose(*parts_.stream, parts, rows_->hidden()));
   for (const Member& member : round) {
     if (member.depth > 0) member.request->pending = {};
   }

@@ -29,8 +29,7 @@ void check_range(const std::string& what, int64_t value, int64_t most) {
 }
 
 /// The options, once they are known to be possible and the device to have the operators of the steps round the model.
-const TargetRunnerOptions& supported_options(const GpuBackend& backend, const LinearWeight& lm_head,
-                                             const TargetRunnerOptions& options) {
+TargetRunnerOptions supported_options(const GpuBackend& backend, const LinearWeight& lm_head, TargetRunnerOptions options) {
   check_range("sequences", options.max_sequences, kMaxBatch);
   check_range("verify rows of a sequence", options.max_verify_rows, TargetRunner::kMaxVerifyRows);
   ops::require_any<SelectTokens, AcceptDrafts>(backend, "target steps");

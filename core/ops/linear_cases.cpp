@@ -328,7 +328,7 @@ std::vector<OpCase<LinearArgmax>> LinearArgmax::cases() {
   list.push_back(argmax_case("nan_row_act-bf16", bf16_rows(4, 192, 300), with_patch(fill::normal(1.0), 192 + 3, 1, std::nan("")),
                              fill::normal(0.1), true));
   list.push_back(argmax_case("nan_weights_act-bf16", bf16_rows(4, 64, 3000), fill::normal(1.0),
-                             with_patch(fill::normal(0.1), 64 * 7, 64 * 40, std::nan("")), false));
+                             with_patch(fill::normal(0.1), size_t{64} * 7, size_t{64} * 40, std::nan("")), false));
   return list;
 }
 

@@ -25,7 +25,9 @@ Fill sparse_counts() {
   return [](std::mt19937_64& generator, std::span<double> values) {
     for (double& value : values) {
       const int32_t kind = case_parts::draw(generator, 0, 31);
-      value = kind > 3 ? 0.0 : kind % 2 * static_cast<double>(kInPrompt) + kind / 2 * case_parts::draw(generator, 1, 5);
+      const bool is_in_prompt = kind % 2 != 0;
+      const bool is_generated = kind / 2 != 0;
+      value = kind > 3 ? 0.0 : (is_in_prompt ? kInPrompt : 0) + (is_generated ? case_parts::draw(generator, 1, 5) : 0);
     }
   };
 }

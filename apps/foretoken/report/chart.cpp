@@ -78,11 +78,10 @@ std::string stack_of(const StackedChart& chart, const StackedChart::Row& row, do
     const double width = share * (Plot::kWidth - 2.0 * kMargin);
     const std::string percent = fmt::format("{:.1f} %", 100.0 * share);
     const std::string tip = fmt::format("{}, {}: {}", row.name, chart.parts[i], percent);
-    out += fmt::format("<g class=\"{}\"><rect class=\"fill part\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">{}</rect>",
-                       series_class(i), coordinate(x), coordinate(top + kNameHeight), coordinate(width), kBarHeight,
-                       element("title", tip));
+    out += fmt::format(R"(<g class="{}"><rect class="fill part" x="{}" y="{}" width="{}" height="{}">{}</rect>)", series_class(i),
+                       coordinate(x), coordinate(top + kNameHeight), coordinate(width), kBarHeight, element("title", tip));
     if (share >= kLabelledShare) {
-      out += fmt::format("<text class=\"on\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", coordinate(x + width / 2.0),
+      out += fmt::format(R"(<text class="on" x="{}" y="{}" text-anchor="middle">{}</text>)", coordinate(x + width / 2.0),
                          coordinate(top + kNameHeight + 15.5), percent);
     }
     out += "</g>\n";

@@ -15,7 +15,7 @@ void Page::code(std::string_view text) { body_ += "<pre>" + element("code", text
 
 void Page::table(const PageTable& table) {
   // A table that is wider than the screen scrolls by itself, by keyboard too.
-  body_ += "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"" + escaped(table.caption) + "\">\n<table>\n";
+  body_ += R"(<div class="scroll" role="region" tabindex="0" aria-label=")" + escaped(table.caption) + "\">\n<table>\n";
   body_ += element("caption", table.caption) + "\n<thead><tr>";
   for (const std::string& cell : table.header) body_ += element("th", cell, "scope=\"col\"");
   body_ += "</tr></thead>\n<tbody>\n";

@@ -11,8 +11,8 @@ inline constexpr float kE4M3Unit = 256.0F;
 
 /// Every code's value / kE4M3Unit. The two NaN codes count as numbers.
 struct E4M3Table {
-  float values[256];
-  constexpr E4M3Table() : values() {
+  float values[256] = {};
+  constexpr E4M3Table() {
     for (int code = 0; code < 256; ++code) {
       const int exponent = code >> 3 & 15;
       float value = static_cast<float>(exponent > 0 ? 8 + code % 8 : code % 8) / 8.0F / 64.0F / kE4M3Unit;

@@ -32,9 +32,9 @@ struct Nvfp4Row {
   class Block {
    public:
     FORETOKEN_SIMD_INLINE void open(const Nvfp4Row& row, size_t k, size_t count) {
-      const uint8_t* codes = row.codes + k / 2;
-      const __m512i low = load(codes, 0, count);
-      const __m512i high = load(codes, kBlock / 2, count);
+      const uint8_t* from = row.codes + k / 2;
+      const __m512i low = load(from, 0, count);
+      const __m512i high = load(from, kBlock / 2, count);
       const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
       const __m512i first = _mm512_permutex2var_epi32(low, even, high);  // halves of groups
       const __m512i second = _mm512_permutex2var_epi32(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high);
@@ -42,8 +42,8 @@ struct Nvfp4Row {
       weights_[1] = decode(_mm512_srli_epi16(first, 4));
       weights_[2] = decode(second);
       weights_[3] = decode(_mm512_srli_epi16(second, 4));
-      const uint8_t* scales = row.scales + k / kGroup;
-      scale_ = kFull ? load_e4m3(scales) : load_partial_e4m3(scales, count / kGroup);
+      const uint8_t* of_groups = row.scales + k / kGroup;
+      scale_ = kFull ? load_e4m3(of_groups) : load_partial_e4m3(of_groups, count / kGroup);
     }
     template <size_t kPart>
     FORETOKEN_SIMD_INLINE __m512i weights() const {
@@ -96,8 +96,8 @@ struct Nvfp4Row {
     FORETOKEN_SIMD_INLINE void open(const Nvfp4Row& row, size_t k, size_t count) {
       codes_ = row.codes + k / 2;
       count_ = count;
-      const uint8_t* scales = row.scales + k / kGroup;
-      scales_ = kFull ? load_e4m3(scales) : load_partial_e4m3(scales, count / kGroup);
+      const uint8_t* of_groups = row.scales + k / kGroup;
+      scales_ = kFull ? load_e4m3(of_groups) : load_partial_e4m3(of_groups, count / kGroup);
     }
     template <size_t kPiece>
     FORETOKEN_SIMD_INLINE F32x16 piece() const {

@@ -229,7 +229,7 @@ FORETOKEN_SIMD_INLINE uint32_t best_nvfp4_scale(const T* x, const float* column_
   float least = error(plain);
   for (const int32_t step : kNvfp4ScaleSteps) {
     const int32_t code = static_cast<int32_t>(plain) + step;
-    const uint32_t candidate = static_cast<uint32_t>(code < 0 ? 0 : code > kE4M3LastCode ? kE4M3LastCode : code);
+    const auto candidate = static_cast<uint32_t>(code < 0 ? 0 : code > kE4M3LastCode ? kE4M3LastCode : code);
     const float of_candidate = error(candidate);
     if (of_candidate < least) {
       least = of_candidate;

@@ -75,7 +75,7 @@ TEST_P(Programs, AChainOfDependentLaunchesGivesTheRightAnswer) {
   for (int32_t replay = 0; replay < kReplays; ++replay) stream_->run(program);
   const auto got = download(a.view());
   for (size_t i = 0; i < kCount; ++i) {
-    ASSERT_EQ(got[i], static_cast<int32_t>((i + kSteps * kReplays) % kCount) + kSteps * kReplays) << i;
+    ASSERT_EQ(got[i], (static_cast<int32_t>(i) + kSteps * kReplays) % static_cast<int32_t>(kCount) + kSteps * kReplays) << i;
   }
 }
 
