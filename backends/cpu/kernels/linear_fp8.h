@@ -27,7 +27,7 @@ FORETOKEN_SIMD_INLINE float scale_at(const char* list, size_t index, bool is_bf1
 using Fp8Pieces = AlternatePieces;
 
 /// A block of codes as FP16: of each 64 those at even places, then those at odd ones, so that a line is loaded whole and moved
-/// apart without shuffles. They pass through memory: from there the conversion to float32 takes no shuffle either.
+/// apart without shuffles. They pass through memory, for taking the upper half of a register is a shuffle too.
 template <size_t kBlock, bool kFull>
 class Fp8Block {
  public:
