@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "backends/cpu/cpu_info_limits.h"
 #include "models/checkpoint.h"
 #include "models/synth.h"
 #include "tests/support/golden.h"
@@ -30,6 +31,8 @@ std::unique_ptr<GpuBackend> open_test_device() {
   const char* selector = std::getenv("FORETOKEN_TEST_BACKEND");
   return selector == nullptr ? open_cpu() : BackendRegistry::instance().open(selector);
 }
+
+bool has_free_memory(uint64_t gibibytes) { return cpu::available_memory_bytes() >= gibibytes << 30; }
 
 TestModel::TestModel(GpuBackend& backend, const std::string& model, const TestModelOptions& options)
     : backend_(backend), options_(options), loaded_(load(backend, model)), stream_(backend.create_stream()) {

@@ -43,6 +43,8 @@ struct TestModelOptions {
 [[nodiscard]] std::unique_ptr<GpuBackend> open_cpu(int num_threads = 2);
 /// Opens the device that FORETOKEN_TEST_BACKEND selects, the CPU when it is unset.
 [[nodiscard]] std::unique_ptr<GpuBackend> open_test_device();
+/// Whether so much of the host's memory is free: a test that takes more than small machines have is skipped there.
+[[nodiscard]] bool has_free_memory(uint64_t gibibytes);
 
 class TestModel {
  public:

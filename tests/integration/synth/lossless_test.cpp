@@ -25,6 +25,7 @@ struct Cut {
   std::string name;
   std::string spec;
   DType cache_dtype;
+  uint64_t memory_gib;  // that its test takes
 };
 
 /// For the names of tests and messages.
@@ -80,6 +81,12 @@ int64_t resident_bytes() {
 
 class SynthTest : public ::testing::TestWithParam<Cut> {
  protected:
+  void SetUp() override {
+    if (!has_free_memory(GetParam().memory_gib)) GTEST_SKIP() << "needs " << GetParam().memory_gib << " GiB of free memory";
+    model_ = std::make_unique<TestModel>(*backend_, GetParam().spec, options_);
+    prompt_ = random_ids(kContext, model().config().vocab_size, 7);
+  }
+  [[nodiscard]] TestModel& model() { return *model_; }
   void expect_reference_steps();
   void expect_reference_drafts(ReferenceState& reference, int32_t newest_token_id, ProposerState& drafter);
   void expect_reference_verify(ReferenceState& reference, TargetSequence& sequence, int32_t newest_token_id);
@@ -91,8 +98,8 @@ class SynthTest : public ::testing::TestWithParam<Cut> {
   const TestModelOptions options_{
       .cache_dtype = GetParam().cache_dtype, .max_seq_len = kContext + 72, .keep_logits = true, .log_probabilities = true};
   std::unique_ptr<GpuBackend> backend_ = open_cpu();
-  TestModel model_{*backend_, GetParam().spec, options_};
-  std::vector<int32_t> prompt_ = random_ids(kContext, model_.config().vocab_size, 7);
+  std::unique_ptr<TestModel> model_;
+  std::vector<int32_t> prompt_;
   std::vector<int32_t> plain_token_ids_;
   std::vector<std::vector<float>> plain_logits_;  // that each of them was picked from
 };
@@ -106,47 +113,47 @@ void SynthTest::expect_close(const std::string& what, std::span<const float> got
 
 /// The steps after the prompt in float64, from the state that the CPU's prefill left.
 void SynthTest::expect_reference_steps() {
-  const auto drafter = model_.proposer().alloc_state(kContext + TargetRunner::kMaxVerifyRows);
-  TargetSequence sequence = model_.runner().create_sequence(kContext + TargetRunner::kMaxVerifyRows);
-  const Tensor& hidden = model_.runner().model().hidden();
-  model_.runner().prefill(sequence, prompt_, [&](int64_t first, int64_t num_rows) {
+  const auto drafter = model().proposer().alloc_state(kContext + TargetRunner::kMaxVerifyRows);
+  TargetSequence sequence = model().runner().create_sequence(kContext + TargetRunner::kMaxVerifyRows);
+  const Tensor& hidden = model().runner().model().hidden();
+  model().runner().prefill(sequence, prompt_, [&](int64_t first, int64_t num_rows) {
     const int64_t known = std::min(num_rows, kContext - 1 - first);
     const auto next = std::span(prompt_).subspan(static_cast<size_t>(first + 1), static_cast<size_t>(known));
-    model_.proposer().append_rows(model_.stream(), next, hidden.rows(0, known), LinearPrecision::kExact, *drafter);
+    model().proposer().append_rows(model().stream(), next, hidden.rows(0, known), LinearPrecision::kExact, *drafter);
   });
-  const int32_t newest_token_id = model_.runner().read_picks(1)[0];
-  ReferenceState reference(model_, options_, kContext);
+  const int32_t newest_token_id = model().runner().read_picks(1)[0];
+  ReferenceState reference(model(), options_, kContext);
   expect_reference_drafts(reference, newest_token_id, *drafter);
   expect_reference_verify(reference, sequence, newest_token_id);
 }
 
 void SynthTest::expect_reference_drafts(ReferenceState& reference, int32_t newest_token_id, ProposerState& drafter) {
   constexpr int64_t kDrafts = 2;
-  const Tensor& hidden = model_.runner().model().hidden();
-  const Tensor block = propose_one(model_.stream(), model_.proposer(), {&newest_token_id, 1}, hidden, kDrafts, drafter);
+  const Tensor& hidden = model().runner().model().hidden();
+  const Tensor block = propose_one(model().stream(), model().proposer(), {&newest_token_id, 1}, hidden, kDrafts, drafter);
   std::vector<int32_t> token_ids(kDrafts);
-  model_.stream().download(block.rows(1, kDrafts).view(), std::as_writable_bytes(std::span(token_ids)));
-  const std::vector<float> logprobs = model_.read(model_.proposer().log_probabilities().rows(0, kDrafts).columns(0, 1));
+  model().stream().download(block.rows(1, kDrafts).view(), std::as_writable_bytes(std::span(token_ids)));
+  const std::vector<float> logprobs = model().read(model().proposer().log_probabilities().rows(0, kDrafts).columns(0, 1));
 
-  const auto expected = reference.draft(newest_token_id, model_.read(hidden.rows(0, 1)), kDrafts);
+  const auto expected = reference.draft(newest_token_id, model().read(hidden.rows(0, 1)), kDrafts);
   EXPECT_EQ(token_ids, expected.token_ids);
   for (size_t i = 0; i < logprobs.size(); ++i) EXPECT_NEAR(logprobs[i], expected.logprobs[i], kTolerance) << "draft " << i;
-  expect_close("hidden state of the last draft", model_.read(model_.proposer().head().hidden().rows(0, 1)), expected.hidden,
-               model_.config().hidden_size);
+  expect_close("hidden state of the last draft", model().read(model().proposer().head().hidden().rows(0, 1)), expected.hidden,
+               model().config().hidden_size);
 }
 
 /// Two steps of four rows: the second one builds on three rows that the first one recorded.
 void SynthTest::expect_reference_verify(ReferenceState& reference, TargetSequence& sequence, int32_t newest_token_id) {
   constexpr int64_t kRows = 4;
   constexpr int64_t kKeep = 3;
-  const ModelConfig& config = model_.config();
-  TargetRunner& runner = model_.runner();
+  const ModelConfig& config = model().config();
+  TargetRunner& runner = model().runner();
   const Buffer memory = backend_->allocate(dtype_bytes(DType::kI32, kRows));
   const Tensor block = memory.tensor(DType::kI32, {kRows});
   std::vector<int32_t> fed = random_ids(kRows, config.vocab_size, 8);
   fed[0] = newest_token_id;
   const auto verify = [&] {
-    model_.stream().upload(std::as_bytes(std::span(fed)), block.view());
+    model().stream().upload(std::as_bytes(std::span(fed)), block.view());
     runner.verify(sequence, block);
     StepResult result = std::move(runner.finish().front());
     TargetRunner::keep_rows(sequence, result, kKeep);
@@ -155,9 +162,10 @@ void SynthTest::expect_reference_verify(ReferenceState& reference, TargetSequenc
 
   const StepResult first = verify();
   const auto hidden = reference.verify(fed, kContext, 0);
-  expect_close("hidden states of a verify step", model_.read(runner.model().hidden().rows(0, kRows)), hidden, config.hidden_size);
+  expect_close("hidden states of a verify step", model().read(runner.model().hidden().rows(0, kRows)), hidden,
+               config.hidden_size);
   const std::vector<float> logits = reference.logits(kRows);
-  expect_close("logits of a verify step", model_.read(runner.logits().rows(0, kRows)), logits, config.vocab_size);
+  expect_close("logits of a verify step", model().read(runner.logits().rows(0, kRows)), logits, config.vocab_size);
   for (size_t row = 0; row < kRows; ++row) {
     const auto line =
         std::span(logits).subspan(row * static_cast<size_t>(config.vocab_size), static_cast<size_t>(config.vocab_size));
@@ -166,15 +174,15 @@ void SynthTest::expect_reference_verify(ReferenceState& reference, TargetSequenc
 
   fed = random_ids(kRows, config.vocab_size, 9);
   static_cast<void>(verify());
-  expect_close("hidden states of the verify step after it", model_.read(runner.model().hidden().rows(0, kRows)),
+  expect_close("hidden states of the verify step after it", model().read(runner.model().hidden().rows(0, kRows)),
                reference.verify(fed, kContext + kKeep, kKeep), config.hidden_size);
 }
 
 GenerationResult SynthTest::generate_plainly() {
   plain_logits_.clear();
   GenerationOptions options{.max_tokens = kMaxTokens, .num_speculative_tokens = 0};
-  options.on_token = [this](int32_t) { plain_logits_.push_back(model_.read(model_.runner().logits().rows(0, 1))); };
-  return model_.generator().generate(prompt_, options);
+  options.on_token = [this](int32_t) { plain_logits_.push_back(model().read(model().runner().logits().rows(0, 1))); };
+  return model().generator().generate(prompt_, options);
 }
 
 /// The same ids, from bit-equal logits, with the accept counts that were asked for.
@@ -185,20 +193,20 @@ void SynthTest::expect_lossless(const Rounds& rounds) {
   GenerationOptions options{.max_tokens = kMaxTokens, .depth_pattern = rounds.depths};
   options.forced = {.pattern = rounds.accepts, .continuation = plain_token_ids_};
   options.on_token = [&](int32_t) {
-    const std::vector<float> logits = model_.read(model_.runner().logits().rows(outcome.row_of_token.at(index), 1));
+    const std::vector<float> logits = model().read(model().runner().logits().rows(outcome.row_of_token.at(index), 1));
     const std::vector<float>& plain = plain_logits_.at(index);
     if (std::memcmp(logits.data(), plain.data(), plain.size() * sizeof(float)) != 0) different.push_back(index);
     ++index;
   };
-  const GenerationResult result = model_.generator().generate(prompt_, options);
+  const GenerationResult result = model().generator().generate(prompt_, options);
   EXPECT_EQ(result.output_token_ids, plain_token_ids_);
   EXPECT_EQ(result.speculation.accepted_per_round, outcome.accepted);
   EXPECT_TRUE(different.empty()) << different.size() << " rows of logits differ, first that of token " << different.front();
 }
 
 TEST_P(SynthTest, LosslessAndAsTheReferenceWithoutGrowth) {
-  ASSERT_EQ(model_.config().vocab_size, 248320);
-  ASSERT_EQ(model_.config().head_dim, 256);
+  ASSERT_EQ(model().config().vocab_size, 248320);
+  ASSERT_EQ(model().config().head_dim, 256);
   expect_reference_steps();
   plain_token_ids_ = generate_plainly().output_token_ids;
   ASSERT_EQ(static_cast<int64_t>(plain_token_ids_.size()), kMaxTokens);
@@ -216,8 +224,8 @@ TEST_P(SynthTest, LosslessAndAsTheReferenceWithoutGrowth) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, SynthTest,
-                         ::testing::Values(Cut{"Dense08B", "synth:qwen3.5-0.8b:layers=4", DType::kF32},
-                                           Cut{"Moe35BA3B", "synth:qwen3.5-35b-a3b:layers=4", DType::kBF16}),
+                         ::testing::Values(Cut{"Dense08B", "synth:qwen3.5-0.8b:layers=4", DType::kF32, 4},
+                                           Cut{"Moe35BA3B", "synth:qwen3.5-35b-a3b:layers=4", DType::kBF16, 12}),
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
