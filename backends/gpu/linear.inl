@@ -36,7 +36,7 @@ FORETOKEN_DEVICE WeightRows<kColumns> weight_rows(const WeightParams& w, uint32_
 }
 
 template <class Format, int kRows, bool kAligned, uint32_t kColumns = kWarpColumns>
-__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns>) linear(const LinearParams p) {
+__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns * kRows>) linear(const LinearParams p) {
   allow_next();
   __shared__ TileSums<kColumns, kRows> tile;
   const uint32_t warp = threadIdx.x / kLanes;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns>) linea
   const auto rows =
       weight_rows<Format, kColumns>(p.weight, first_column + warp / p.num_slices * kColumns, p.out_features, p.in_features);
   const uint32_t slice = warp % p.num_slices;
-  const auto codes = load_tile<Format, kColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
+  const auto codes = first_tile<Format, kColumns, kAligned>(p.weight, rows, slice, p.in_features);
   wait_for_previous();
   float sums[kColumns * kRows] = {};
   add_slice<Format, kColumns, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns>) linea
 
 /// A tile is half as many columns: rows of gate, then the same ones of up.
 template <class Format, int kRows, bool kAligned, uint32_t kTileRows = kWarpColumns>
-__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows>) linear_silu_mul(const LinearParams p) {
+__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows * kRows>) linear_silu_mul(const LinearParams p) {
   allow_next();
   __shared__ TileSums<kTileRows, kRows> tile;
   constexpr uint32_t kColumns = kTileRows / 2;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows>) line
   rows.first_scale = p.weight.scale;
   rows.second_scale = p.second.scale;
   const uint32_t slice = warp % p.num_slices;
-  const auto codes = load_tile<Format, kColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
+  const auto codes = first_tile<Format, kColumns, kAligned>(p.weight, rows, slice, p.in_features);
   wait_for_previous();
   float sums[kTileRows * kRows] = {};
   add_slice<Format, kColumns, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows>) line
 
 /// Work group (part, row tile): the columns of `tiles_per_part` tiles; warp r keeps row r.
 template <class Format, int kRows, bool kAligned>
-__global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgmaxParams p) {
+__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kWarpColumns * kRows>) linear_argmax(const LinearArgmaxParams p) {
   static_assert(kRows <= int{kLinearWarps});
   allow_next();
   __shared__ TileSums<kWarpColumns, kRows> tile;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgm
   const uint32_t warp_column = warp / p.num_slices * kWarpColumns;
   const uint32_t part_column = blockIdx.x * p.tiles_per_part * columns;
   auto rows = weight_rows<Format, kWarpColumns>(p.weight, part_column + warp_column, p.out_features, p.in_features);
-  auto codes = load_tile<Format, kWarpColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
+  auto codes = first_tile<Format, kWarpColumns, kAligned>(p.weight, rows, slice, p.in_features);
   wait_for_previous();
   RowBest row = RowBest::nothing();
   for (uint32_t t = 0; t < p.tiles_per_part; ++t) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kLinearThreads) linear_argmax(const LinearArgm
     add_slice<Format, kWarpColumns, kAligned>(p.weight, rows, x, codes, p.in_features, slice, p.num_slices, sums);
     // The next tile is on its way while this one is summed up; past the last one the last row is loaded again.
     rows = weight_rows<Format, kWarpColumns>(p.weight, first_column + columns + warp_column, p.out_features, p.in_features);
-    codes = load_tile<Format, kWarpColumns, kAligned>(p.weight, rows, first_element<Format>(slice), p.in_features);
+    codes = first_tile<Format, kWarpColumns, kAligned>(p.weight, rows, slice, p.in_features);
     tile.store(sums);
     if (warp >= kRows) continue;
     const uint32_t column = first_column + lane;

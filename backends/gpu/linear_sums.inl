@@ -14,14 +14,16 @@ struct ActivationRows {
   bool is_bf16;
 };
 
-/// How activations are read: whole vectors of one type, or any memory element by element, zeros from element `end` on.
+/// How activations are read: whole vectors of one type, or any memory element by element, zeros from element `end` on. Of the
+/// vector at element k, the kPart elements from its `first` on.
 struct F32Vectors {
   template <uint32_t kPart, int kRows>
-  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t /*end*/, float (&values)[kPart]) {
-    const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 4;
+  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t first, uint32_t /*end*/,
+                                    float (&values)[kPart]) {
+    const auto* vector = pointer<const float4>(x.base + uint64_t{x.offset[r] + k} * 4) + first / 4;
 #pragma unroll
     for (uint32_t i = 0; i < kPart; i += 4) {
-      const float4 four = *pointer<const float4>(address + i * 4);
+      const float4 four = vector[i / 4];
       values[i] = four.x;
       values[i + 1] = four.y;
       values[i + 2] = four.z;
@@ -31,18 +33,19 @@ struct F32Vectors {
 };
 struct Bf16Vectors {
   template <uint32_t kPart, int kRows>
-  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t /*end*/, float (&values)[kPart]) {
-    const uint64_t address = x.base + (uint64_t{x.offset[r]} + k) * 2;
+  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t first, uint32_t /*end*/,
+                                    float (&values)[kPart]) {
+    const uint64_t address = x.base + uint64_t{x.offset[r] + k} * 2;
     uint32_t pairs[kPart / 2];
     if constexpr (kPart == 8) {
-      const uint4 eight = *pointer<const uint4>(address);
+      const uint4 eight = pointer<const uint4>(address)[first / 8];
       pairs[0] = eight.x;
       pairs[1] = eight.y;
       pairs[2] = eight.z;
       pairs[3] = eight.w;
     } else {
       static_assert(kPart == 4);
-      const uint2 four = *pointer<const uint2>(address);
+      const uint2 four = pointer<const uint2>(address)[first / 4];
       pairs[0] = four.x;
       pairs[1] = four.y;
     }
@@ -55,14 +58,18 @@ struct Bf16Vectors {
 };
 struct AnyElements {
   template <uint32_t kPart, int kRows>
-  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t end, float (&values)[kPart]) {
-    for (uint32_t i = 0; i < kPart; ++i) values[i] = k + i < end ? load_float(x.base, x.offset[r] + k + i, x.is_bf16) : 0.0F;
+  FORETOKEN_DEVICE static void load(const ActivationRows<kRows>& x, int r, uint32_t k, uint32_t first, uint32_t end,
+                                    float (&values)[kPart]) {
+    for (uint32_t i = 0; i < kPart; ++i) {
+      const uint32_t element = k + first + i;
+      values[i] = element < end ? load_float(x.base, x.offset[r] + element, x.is_bf16) : 0.0F;
+    }
   }
 };
 
-/// Work groups that one multiprocessor must have registers for.
-template <uint32_t kColumns>
-inline constexpr int kLinearGroups = kColumns < kWarpColumns ? 5 : 1;
+/// Work groups that one multiprocessor must have registers for, where a lane keeps kSums sums.
+template <uint32_t kSums>
+inline constexpr int kLinearGroups = kSums <= kNarrowWarpColumns ? 5 : (kSums <= kWarpColumns ? 3 : 2);
 
 /// The weight rows of a tile. The first kFirst have their scales at `first_scale`, the others at `second_scale`.
 template <uint32_t kColumns>
@@ -86,12 +93,11 @@ FORETOKEN_DEVICE uint32_t first_element(uint32_t slice) {
   return (slice * kLanes + threadIdx.x % kLanes) * Format::kVector;
 }
 
-/// The vectors at element k; nothing from the end of the rows on.
+/// The vectors at element k, before the end of the rows.
 template <class Format, uint32_t kFirst, bool kAligned, uint32_t kColumns>
 FORETOKEN_DEVICE TileCodes<kColumns> load_tile(const WeightParams& w, const WeightRows<kColumns>& rows, uint32_t k,
                                                uint32_t in_features) {
   TileCodes<kColumns> codes{};
-  if (k >= in_features) return codes;
 #pragma unroll
   for (uint32_t c = 0; c < kColumns; ++c) {
     const uint64_t address = rows.codes[c] + Format::bytes(k);
@@ -108,13 +114,24 @@ FORETOKEN_DEVICE TileCodes<kColumns> load_tile(const WeightParams& w, const Weig
   return codes;
 }
 
+/// The vectors at a lane's first element of a slice, or any others where the slice has none for it.
+template <class Format, uint32_t kFirst, bool kAligned, uint32_t kColumns>
+FORETOKEN_DEVICE TileCodes<kColumns> first_tile(const WeightParams& w, const WeightRows<kColumns>& rows, uint32_t slice,
+                                                uint32_t in_features) {
+  const uint32_t k = first_element<Format>(slice);
+  return load_tile<Format, kFirst, kAligned>(w, rows, k < in_features ? k : 0, in_features);
+}
+
 /// Adds the products of the vectors at element k: sums[c * kRows + r].
 template <class Format, class Activations, uint32_t kColumns, int kRows>
 FORETOKEN_DEVICE void add_tile(const WeightParams& w, const ActivationRows<kRows>& x, const TileCodes<kColumns>& codes,
                                uint32_t k, uint32_t in_features, float (&sums)[kColumns * kRows]) {
   constexpr uint32_t kPart = Format::kPart;
+  constexpr uint32_t kParts = Format::kVector / kPart;
+  // Parts of a vector share the address of its activations, but for FP8 in narrow kernels: that cost blocks 3 % on an H200.
+  constexpr bool kOneAddress = kParts > 2 || kColumns * kRows > kNarrowWarpColumns;
 #pragma unroll
-  for (uint32_t part = 0; part < Format::kVector / kPart; ++part) {
+  for (uint32_t part = 0; part < kParts; ++part) {
     float weight[kColumns][kPart];
     float inner[kColumns];
 #pragma unroll
@@ -125,7 +142,8 @@ FORETOKEN_DEVICE void add_tile(const WeightParams& w, const ActivationRows<kRows
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       float activation[kPart];
-      Activations::load(x, r, k + part * kPart, in_features, activation);
+      const uint32_t first = part * kPart;
+      Activations::load(x, r, kOneAddress ? k : k + first, kOneAddress ? first : 0, in_features, activation);
 #pragma unroll
       for (uint32_t c = 0; c < kColumns; ++c) {
         float& sum = sums[c * kRows + r];
@@ -153,7 +171,8 @@ FORETOKEN_DEVICE void add_vectors(const WeightParams& w, const WeightRows<kColum
   const uint32_t step = num_slices * kLanes * Format::kVector;
 #pragma unroll 1
   for (uint32_t k = first_element<Format>(slice); k < in_features; k += step) {
-    const TileCodes<kColumns> next = load_tile<Format, kFirst, kAligned>(w, rows, k + step, in_features);
+    const uint32_t next_k = k + step < in_features ? k + step : k;  // past the last vectors, those at hand again
+    const TileCodes<kColumns> next = load_tile<Format, kFirst, kAligned>(w, rows, next_k, in_features);
     add_tile<Format, Activations>(w, x, codes, k, in_features, sums);
     codes = next;
   }

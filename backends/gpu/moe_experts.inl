@@ -74,7 +74,7 @@ FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& 
   constexpr uint32_t kValues = kColumns * kRows;
   const auto x = pair_rows<kRows>(p, at.pairs, first, at.count);
   const uint32_t slice = threadIdx.x / kLanes % p.num_slices;
-  const auto codes = load_tile<Format, kWarpColumns, kAligned>(at.weight, at.rows, first_element<Format>(slice), p.in_features);
+  const auto codes = first_tile<Format, kWarpColumns, kAligned>(at.weight, at.rows, slice, p.in_features);
   float sums[kWarpColumns * kRows] = {};
   add_slice<Format, kWarpColumns, kAligned>(at.weight, at.rows, x, codes, p.in_features, slice, p.num_slices, sums);
   tile.store(sums);
@@ -96,7 +96,7 @@ FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& 
 /// kGated: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns. A pair that is left alone is
 /// computed alone.
 template <class Format, bool kGated, int kRows, bool kAligned>
-__global__ void __launch_bounds__(kLinearThreads) moe_experts(const MoeExpertsParams p) {
+__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kWarpColumns * kRows>) moe_experts(const MoeExpertsParams p) {
   begin_kernel();
   __shared__ TileSums<kWarpColumns, kRows> tile;
   __shared__ TileSums<kWarpColumns, 1> single;

@@ -15,13 +15,14 @@ namespace foretoken::gpu {
 
 [[nodiscard]] WeightParams weight_params(const LinearWeight& w);
 
-/// Warps that share a tile of a weight with `out_features` rows (of which a warp takes kWarpColumns) and `in_features` columns.
-/// It decides the order of sums, so it must depend on the weight alone.
-[[nodiscard]] uint32_t num_slices(const LinearWeight& w, int64_t out_features);
+/// Warps that share a tile of a weight with `out_features` rows (of which a warp takes kWarpColumns) and `in_features` columns;
+/// `narrow`: one row is multiplied by narrow kernels, which have more warps. It decides the order of sums, so it must depend on
+/// the weight and on what kernels there are alone.
+[[nodiscard]] uint32_t num_slices(const LinearWeight& w, int64_t out_features, bool narrow);
 
 /// Of one projection, and of gate and up.
-[[nodiscard]] LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out);
-[[nodiscard]] LinearParams linear_params(const LinearSiluMul& op);
+[[nodiscard]] LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out, bool narrow);
+[[nodiscard]] LinearParams linear_params(const LinearSiluMul& op, bool narrow);
 
 /// Whether whole vectors of codes and of `x` can be loaded at once.
 [[nodiscard]] bool is_aligned(const LinearWeight& w, const Tensor& x);
@@ -71,6 +72,11 @@ class WeightKernels {
       variants.aligned = {resolve(module, prefix + "_r" + std::to_string(kRows))...};
       variants.any = resolve(module, prefix + "_any");
     }
+  }
+
+  /// Whether one row is multiplied by a narrow kernel.
+  [[nodiscard]] bool has_narrow(WeightFormat format) const {
+    return formats_[static_cast<size_t>(format)].aligned.front().warp_columns == kNarrowWarpColumns;
   }
 
   struct Choice {

@@ -47,6 +47,11 @@ FORETOKEN_DEVICE T lane_up(T value, uint32_t distance) {
 }
 
 FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) { return __ballot_sync(0xffffffffU, predicate); }
+
+template <uint32_t kLow, uint32_t kHigh>
+FORETOKEN_DEVICE uint32_t spread_bytes(uint32_t bytes) {
+  return __byte_perm(bytes, 0, kHigh << 12 | 4U << 8 | kLow << 4 | 4U);
+}
 #else
 /// Asks for the cache line at `address`, which need not be final.
 FORETOKEN_DEVICE void prefetch(const void* address) { __builtin_prefetch(address); }
@@ -68,6 +73,13 @@ FORETOKEN_DEVICE T lane_up(T value, uint32_t distance) {
 /// One bit per lane: of a wave of 64, the half that the lane is in.
 FORETOKEN_DEVICE uint32_t lane_ballot(bool predicate) {
   return static_cast<uint32_t>(__ballot(predicate) >> (__lane_id() & ~(kLanes - 1U)));
+}
+
+/// Byte kLow of `bytes` above a byte of zeros, and byte kHigh likewise in the upper half.
+template <uint32_t kLow, uint32_t kHigh>
+FORETOKEN_DEVICE uint32_t spread_bytes(uint32_t bytes) {
+  constexpr uint32_t kZero = 0x0cU;
+  return __builtin_amdgcn_perm(0U, bytes, kHigh << 24 | kZero << 16 | kLow << 8 | kZero);
 }
 #endif
 

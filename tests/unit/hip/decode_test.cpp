@@ -30,6 +30,10 @@ Halves multiply_add(Halves a, Halves b, Halves c) {
   return {round_to_half(double{a.low} * double{b.low} + double{c.low}),
           round_to_half(double{a.high} * double{b.high} + double{c.high})};
 }
+template <uint32_t kLow, uint32_t kHigh>
+uint32_t spread_bytes(uint32_t bytes) {
+  return (bytes >> 8 * kLow & 0xffU) << 8 | (bytes >> 8 * kHigh & 0xffU) << 24;
+}
 float2 to_floats(Halves halves) { return {static_cast<float>(halves.low), static_cast<float>(halves.high)}; }
 
 }  // namespace
