@@ -82,20 +82,31 @@ Tile load_tile(const WeightRows rows, uint k, uint in_features, uint scale_is_bf
   return tile;
 }
 
+// Where element k of row r lies, for elements of `bytes` bytes. Elements of a call are counted in 32 bits; of NVFP4, which is
+// bound by instructions, they are added in them too.
+uint64_t activation_address(const ActivationRows x, uint r, uint k, const uint bytes) {
+#if FORMAT == FORMAT_NVFP4
+  return x.base + uint64_t(x.offset[r] + k) * bytes;
+#else
+  return x.base + (uint64_t(x.offset[r]) + k) * bytes;
+#endif
+}
+
 // kPart activations of row r from element k on.
 void load_activations(const ActivationRows x, uint r, uint k, uint in_features, const uint is_bf16, out float values[kPart]) {
 #if ALIGNED
-  const uint64_t first = uint64_t(x.offset[r]) + k;
   if (is_bf16 == 0) {
+    const uint64_t first = activation_address(x, r, k, 4);
     [[unroll]] for (uint i = 0; i < kPart; i += 4) {
-      const vec4 four = F32x4Ref(x.base + (first + i) * 4).value;
+      const vec4 four = F32x4Ref(first + i * 4).value;
       [[unroll]] for (uint j = 0; j < 4; ++j) values[i + j] = four[j];
     }
   } else {
+    const uint64_t first = activation_address(x, r, k, 2);
 #if FORMAT == FORMAT_F32
-    const uvec4 pairs = uvec4(U32x2Ref(x.base + first * 2).value, 0, 0);
+    const uvec4 pairs = uvec4(U32x2Ref(first).value, 0, 0);
 #else
-    const uvec4 pairs = U32x4Ref(x.base + first * 2).value;
+    const uvec4 pairs = U32x4Ref(first).value;
 #endif
     [[unroll]] for (uint j = 0; j < kPart / 2; ++j) {
       values[2 * j] = uintBitsToFloat(pairs[j] << 16);

@@ -74,15 +74,25 @@ void decode(uvec4 codes, uint part, out float values[kPart]) {
 #elif FORMAT == FORMAT_NVFP4
 // A code placed at the top of a half's mantissa and the bottom of its exponent is its value times 2^-14.
 const float kDecodeFactor = 16384.0;
-const float kLargestScale = 448.0 * kDecodeFactor;
+const float kScaleFactor = 256.0;
+const float kLargestScale = 448.0 / kScaleFactor;
 void decode(uvec4 codes, uint part, out float values[kPart]) {
   const uint word = codes[part];
-  [[unroll]] for (uint i = 0; i < 4; ++i) {
-    const uint magnitudes = i < 3 ? word << (9 - 4 * i) : word >> 3;
-    const vec2 two = unpackHalf2x16((magnitudes & 0x0e000e00u) | (word << (12 - 4 * i) & 0x80008000u));
-    values[i] = two.x;
-    values[i + 4] = two.y;
-  }
+  // Bytes that are upper bytes of halves: the codes with even and those with odd indices.
+  const uint even = (word << 1 & 0x0e0e0e0eu) | (word << 4 & 0x80808080u);
+  const uint odd = (word >> 3 & 0x0e0e0e0eu) | (word & 0x80808080u);
+  const vec2 values_04 = unpackHalf2x16(even << 8 & 0xff00ff00u);
+  const vec2 values_15 = unpackHalf2x16(odd << 8 & 0xff00ff00u);
+  const vec2 values_26 = unpackHalf2x16(even & 0xff00ff00u);
+  const vec2 values_37 = unpackHalf2x16(odd & 0xff00ff00u);
+  values[0] = values_04.x;
+  values[1] = values_15.x;
+  values[2] = values_26.x;
+  values[3] = values_37.x;
+  values[4] = values_04.y;
+  values[5] = values_15.y;
+  values[6] = values_26.y;
+  values[7] = values_37.y;
 }
 #else
 // E4M3 as a half with its exponent unchanged: the value times 2^-8, subnormal ones too. nan_codes() sees NaN.
@@ -124,7 +134,8 @@ uint64_t row_scales(const WeightParams w, uint n) {
 }
 
 // The scale at element k of a row whose scales start `offset` bytes (of NVFP4) after `base`, as it is stored, and its value for
-// what decode() gives. A NaN of NVFP4 has a value above kLargestScale.
+// what decode() gives: of NVFP4 in units of 1 / kScaleFactor, as all of a scale that is cheaper once for a row is part of
+// outer_scale(). A NaN of NVFP4 has a value above kLargestScale.
 uint load_scale(uint64_t base, uint offset, uint k, uint is_bf16) {
 #if FORMAT == FORMAT_FP8_BLOCK
   return is_bf16 != 0 ? load_u16(base, k / 128) << 16 : load_u32(base, k / 128);
@@ -139,7 +150,7 @@ float scale_value(uint stored) {
   return uintBitsToFloat(stored) * kDecodeFactor;
 #elif FORMAT == FORMAT_NVFP4
   const uint moved = stored << 7;  // E4M3 as a half is the value times 2^-8, once the sign is a bit higher
-  return unpackHalf2x16(moved + (moved & 0x4000u)).x * (256.0 * kDecodeFactor);
+  return unpackHalf2x16(moved + (moved & 0x4000u)).x;
 #else
   return 1.0;
 #endif
@@ -150,7 +161,7 @@ float outer_scale(const WeightParams w, uint n) {
 #if FORMAT == FORMAT_FP8_ROW
   return load_float(w.scale, n * w.scale_columns, w.scale_is_bf16) * kDecodeFactor;
 #elif FORMAT == FORMAT_NVFP4
-  return load_f32(w.global_scale, n / w.rows_per_global);
+  return load_f32(w.global_scale, n / w.rows_per_global) * (kScaleFactor * kDecodeFactor);
 #else
   return 1.0;
 #endif
