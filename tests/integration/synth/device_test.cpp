@@ -21,7 +21,7 @@ struct DeviceCut {
 /// For the names of tests and messages.
 void PrintTo(const DeviceCut& cut, std::ostream* out) { *out << cut.name; }
 
-constexpr int64_t kContext = 40;  // more than a chunk and two blocks
+constexpr int64_t kContext = 20;  // more than a chunk and a block
 constexpr int64_t kRows = 4;
 constexpr double kTolerance = 1e-3;  // of a row's largest value, as for the golden values
 
@@ -53,7 +53,7 @@ Step verify_step(TestModel& model) {
 }
 
 TestModelOptions options() {
-  return {.prefill_chunk = 32, .max_append_rows = 32, .max_seq_len = 80, .max_drafts = 3, .self_check = true};
+  return {.prefill_chunk = 16, .max_append_rows = 16, .max_seq_len = 64, .max_drafts = 3, .self_check = true};
 }
 
 /// What the CPU gives. Its model is gone afterwards: memory may have room for one.
