@@ -14,18 +14,23 @@ constexpr size_t kUnroll = 4;  // partial sums over the key dimension: term i go
 constexpr size_t kSliceVectors = kStateSlice / kLanes;
 constexpr size_t kConvHistory = 3;
 
-/// Tile of a convolution state [C, 3], one vector per age, oldest first.
-struct ConvHistory {
-  F32x16 age[kConvHistory];
-
-  static FORETOKEN_SIMD_INLINE ConvHistory load(const float* state, size_t count) {
-    float lanes[kConvHistory][kLanes] = {};
-    for (size_t c = 0; c < count; ++c) {
-      for (size_t j = 0; j < kConvHistory; ++j) lanes[j][c] = state[c * kConvHistory + j];
-    }
-    return {{F32x16::load(lanes[0]), F32x16::load(lanes[1]), F32x16::load(lanes[2])}};
+/// `lanes[j]` has element j of each of `count` channels, which lie kElements apart each.
+template <size_t kElements>
+FORETOKEN_SIMD_INLINE void load_channels(const float* channels, size_t count, F32x16* lanes) {
+  float apart[kElements][kLanes] = {};
+  for (size_t c = 0; c < count; ++c) {
+    for (size_t j = 0; j < kElements; ++j) apart[j][c] = channels[c * kElements + j];
   }
-  FORETOKEN_SIMD_INLINE void store(float* state, size_t count) const {
+  for (size_t j = 0; j < kElements; ++j) lanes[j] = F32x16::load(apart[j]);
+}
+
+/// Sixteen channels of a convolution: the rows before the next one, oldest first, and the weights.
+struct ConvLanes {
+  size_t count;  // of channels that exist
+  F32x16 age[kConvHistory];
+  F32x16 weight[kConvHistory + 1];
+
+  FORETOKEN_SIMD_INLINE void store_history(float* state) const {
     float lanes[kConvHistory][kLanes];
     for (size_t j = 0; j < kConvHistory; ++j) age[j].store(lanes[j]);
     for (size_t c = 0; c < count; ++c) {
@@ -37,6 +42,43 @@ struct ConvHistory {
     age[1] = age[2];
     age[2] = x;
   }
+  FORETOKEN_SIMD_INLINE F32x16 next(F32x16 x) {
+    const F32x16 y = fma(weight[3], x, fma(weight[2], age[2], fma(weight[1], age[1], weight[0] * age[0])));
+    push(x);
+    return y;
+  }
+};
+
+/// The channels of an item, in vectors: a row of it is one run of memory.
+class ConvTile {
+ public:
+  ConvTile(const CausalConv1dSiluParams& p, size_t tile, size_t slot) : first_(tile * kConvTile) {
+    const size_t count = p.num_channels - first_ < kConvTile ? p.num_channels - first_ : kConvTile;
+    num_vectors_ = (count + kLanes - 1) / kLanes;
+    state_ = p.conv_state + (slot * p.num_channels + first_) * kConvHistory;
+    for_each([&](ConvLanes& lanes, size_t at) {
+      lanes.count = count - at < kLanes ? count - at : kLanes;
+      load_channels<kConvHistory>(state_ + at * kConvHistory, lanes.count, lanes.age);
+      load_channels<kConvHistory + 1>(p.weight + (first_ + at) * (kConvHistory + 1), lanes.count, lanes.weight);
+    });
+  }
+
+  /// Of all channels.
+  [[nodiscard]] size_t first() const { return first_; }
+  /// Calls call(vector, its first channel of the tile) for each vector.
+  template <class Call>
+  FORETOKEN_SIMD_INLINE void for_each(Call call) {
+    for (size_t v = 0; v < num_vectors_; ++v) call(lanes_[v], v * kLanes);
+  }
+  void store_history() {
+    for_each([&](const ConvLanes& lanes, size_t at) { lanes.store_history(state_ + at * kConvHistory); });
+  }
+
+ private:
+  size_t first_;
+  size_t num_vectors_;
+  float* state_;
+  ConvLanes lanes_[kConvTile / kLanes];
 };
 
 void causal_conv1d_silu(const CausalConv1dSiluParams& p, uint32_t begin, uint32_t end) {
@@ -44,28 +86,26 @@ void causal_conv1d_silu(const CausalConv1dSiluParams& p, uint32_t begin, uint32_
   for (size_t item = begin; item < end; ++item) {
     const SequenceRows rows = sequence_rows(p.query_start_loc, p.state_slots, p.num_slots, item / tiles);
     if (rows.count == 0) continue;
-    const size_t channel = item % tiles * kConvTile;
-    const size_t count = p.num_channels - channel < kConvTile ? p.num_channels - channel : kConvTile;
-    float* state = p.conv_state + (rows.slot * p.num_channels + channel) * kConvHistory;
-    ConvHistory history = ConvHistory::load(state, count);
-    float* record = p.conv_record == nullptr ? nullptr : p.conv_record + rows.slot * p.record_rows * p.num_channels + channel;
+    ConvTile tile(p, item % tiles, rows.slot);
+    float* record =
+        p.conv_record == nullptr ? nullptr : p.conv_record + rows.slot * p.record_rows * p.num_channels + tile.first();
     const size_t committed = commit_count(p.num_commit, p.record_rows, item / tiles);
-    for (size_t i = 0; i < committed; ++i) history.push(load_lanes(record + i * p.num_channels, count));
-    if (p.records && committed > 0) history.store(state, count);
-    float weight[4][kLanes] = {};
-    for (size_t c = 0; c < count; ++c) {
-      for (size_t j = 0; j < 4; ++j) weight[j][c] = p.weight[(channel + c) * 4 + j];
+    for (size_t i = 0; i < committed; ++i) {
+      const float* row = record + i * p.num_channels;
+      tile.for_each([&](ConvLanes& lanes, size_t at) { lanes.push(load_lanes(row + at, lanes.count)); });
     }
-    const F32x16 w0 = F32x16::load(weight[0]), w1 = F32x16::load(weight[1]);
-    const F32x16 w2 = F32x16::load(weight[2]), w3 = F32x16::load(weight[3]);
+    if (p.records && committed > 0) tile.store_history();
     for (size_t i = 0; i < rows.count; ++i) {
-      const F32x16 x = load_lanes(p.x + (rows.first + i) * p.x_stride + channel, count);
-      const F32x16 y = fma(w3, x, fma(w2, history.age[2], fma(w1, history.age[1], w0 * history.age[0])));
-      store_lanes(silu(y), p.out + (rows.first + i) * p.out_stride + channel, count);
-      history.push(x);
-      if (p.records && i < p.record_rows) store_lanes(x, record + i * p.num_channels, count);
+      const float* x = p.x + (rows.first + i) * p.x_stride + tile.first();
+      float* out = p.out + (rows.first + i) * p.out_stride + tile.first();
+      float* row = p.records && i < p.record_rows ? record + i * p.num_channels : nullptr;
+      tile.for_each([&](ConvLanes& lanes, size_t at) {
+        const F32x16 input = load_lanes(x + at, lanes.count);
+        store_lanes(silu(lanes.next(input)), out + at, lanes.count);
+        if (row != nullptr) store_lanes(input, row + at, lanes.count);
+      });
     }
-    if (!p.records) history.store(state, count);
+    if (!p.records) tile.store_history();
   }
 }
 

@@ -7,7 +7,7 @@
 namespace foretoken::cpu {
 
 /// Channels of one convolution item, and columns of a state that are worked on at a time.
-inline constexpr size_t kConvTile = 16;
+inline constexpr size_t kConvTile = 128;
 inline constexpr size_t kStateSlice = 64;
 /// Largest key head: bounds the private copy of a state slice.
 inline constexpr size_t kMaxKeyDim = 256;
