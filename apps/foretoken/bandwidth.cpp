@@ -27,28 +27,6 @@ constexpr size_t kMinBytesPerThread = size_t{128} << 20;
 constexpr size_t kPageBytes = size_t{2} << 20;  // a huge page
 constexpr size_t kPasses = 12;
 
-/// Anonymous memory, on huge pages where the system has them.
-class Mapping {
- public:
-  explicit Mapping(size_t bytes) : bytes_(bytes) {
-    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      throw Error(ErrorCode::kOutOfMemory, "no " + std::to_string(bytes_ >> 20) + " MiB to measure the memory bandwidth with");
-    }
-    data_ = static_cast<std::byte*>(memory);
-    madvise(data_, bytes_, MADV_HUGEPAGE);
-  }
-  ~Mapping() { munmap(data_, bytes_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  [[nodiscard]] std::byte* data() const { return data_; }
-
- private:
-  size_t bytes_;
-  std::byte* data_ = nullptr;
-};
-
 using Clock = std::chrono::steady_clock;
 
 /// When a thread began and ended a pass.
@@ -93,40 +71,71 @@ ReadFn widest_read() {
   return read_plain;
 }
 
+/// Runs work(thread) in `count` threads and waits for them.
+template <class Work>
+void run_threads(size_t count, std::barrier<>& together, const Work& work) {
+  std::vector<std::jthread> threads;
+  threads.reserve(count);
+  try {
+    for (size_t t = 0; t < count; ++t) threads.emplace_back(work, t);
+  } catch (const std::system_error& error) {
+    for (size_t missing = threads.size(); missing < count; ++missing) together.arrive_and_drop();  // lets the others end
+    throw Error(ErrorCode::kOutOfMemory, std::string("no more threads to measure the memory bandwidth with: ") + error.what());
+  }
+}
+
 }  // namespace
 
-double measure_read_bandwidth(int num_threads) {
-  const auto count = static_cast<size_t>(std::max(num_threads, 1));
-  const size_t part = (std::max(kMinBytes / count, kMinBytesPerThread) + kPageBytes - 1) / kPageBytes * kPageBytes;
-  const Mapping mapping(part * count + kPageBytes);
-  const auto address = reinterpret_cast<uintptr_t>(mapping.data());
-  std::byte* const begin = mapping.data() + (kPageBytes - address % kPageBytes) % kPageBytes;
+/// Anonymous memory from a huge page on, on huge pages where the system has them.
+class ReadMeter::Mapping {
+ public:
+  explicit Mapping(size_t bytes) : bytes_(bytes + kPageBytes) {
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw Error(ErrorCode::kOutOfMemory, "no " + std::to_string(bytes_ >> 20) + " MiB to measure the memory bandwidth with");
+    }
+    data_ = static_cast<std::byte*>(memory);
+    madvise(data_, bytes_, MADV_HUGEPAGE);
+  }
+  ~Mapping() { munmap(data_, bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
 
+  [[nodiscard]] std::byte* begin() const {
+    return data_ + (kPageBytes - reinterpret_cast<uintptr_t>(data_) % kPageBytes) % kPageBytes;
+  }
+
+ private:
+  size_t bytes_;
+  std::byte* data_ = nullptr;
+};
+
+ReadMeter::ReadMeter(int num_threads)
+    : num_threads_(static_cast<size_t>(std::max(num_threads, 1))),
+      part_bytes_((std::max(kMinBytes / num_threads_, kMinBytesPerThread) + kPageBytes - 1) / kPageBytes * kPageBytes),
+      mapping_(std::make_unique<Mapping>(part_bytes_ * num_threads_)) {
+  std::barrier<> together(static_cast<std::ptrdiff_t>(num_threads_));
+  run_threads(num_threads_, together, [&](size_t thread) {
+    std::fill_n(mapping_->begin() + thread * part_bytes_, part_bytes_, std::byte{1});  // each in a thread, so that it lies near
+  });
+}
+
+ReadMeter::~ReadMeter() = default;
+
+double ReadMeter::measure() {
   // Every thread takes its own times: one that only waits for them may run late, where all cores are at work, and miss a part.
   const ReadFn read = widest_read();
-  std::barrier together(static_cast<std::ptrdiff_t>(count));
+  std::barrier<> together(static_cast<std::ptrdiff_t>(num_threads_));
   std::atomic<uint64_t> sink{0};
-  std::vector<std::array<Span, kPasses>> spans(count);
-  const auto work = [&](size_t thread) {
-    std::byte* const own = begin + thread * part;
-    std::fill_n(own, part, std::byte{1});  // touched by the thread that reads it, so that it lies near
+  std::vector<std::array<Span, kPasses>> spans(num_threads_);
+  run_threads(num_threads_, together, [&](size_t thread) {
     for (Span& span : spans[thread]) {
       together.arrive_and_wait();
       span.from = Clock::now();
-      sink += read(own, part);
+      sink += read(mapping_->begin() + thread * part_bytes_, part_bytes_);
       span.to = Clock::now();
     }
-  };
-  {
-    std::vector<std::jthread> threads;
-    threads.reserve(count);
-    try {
-      for (size_t t = 0; t < count; ++t) threads.emplace_back(work, t);
-    } catch (const std::system_error& error) {
-      for (size_t missing = threads.size(); missing < count; ++missing) together.arrive_and_drop();  // lets the others end
-      throw Error(ErrorCode::kOutOfMemory, std::string("no more threads to measure the memory bandwidth with: ") + error.what());
-    }
-  }
+  });
   double best_seconds = 1e30;
   for (size_t pass = 0; pass < kPasses; ++pass) {
     Span all = spans[0][pass];
@@ -136,7 +145,7 @@ double measure_read_bandwidth(int num_threads) {
     }
     best_seconds = std::min(best_seconds, std::chrono::duration<double>(all.to - all.from).count());
   }
-  return static_cast<double>(part * count) / best_seconds;
+  return static_cast<double>(part_bytes_ * num_threads_) / best_seconds;
 }
 
 uint64_t last_level_cache_bytes() {

@@ -156,12 +156,13 @@ int run_bench_decode(const Options& options) {
                      .draft = std::nullopt,
                      .read_bandwidth = {},
                      .series = {}};
-  std::vector<ReadBandwidth> bandwidths{measure_read_bandwidth(engine.backend())};  // while the device's memory is free
+  BandwidthMeter meter(engine.backend());
+  std::vector<ReadBandwidth> bandwidths;
+  if (meter.takes_device_memory()) bandwidths.push_back(meter.measure());  // while it is free
   load_engine(engine, wanted.prompt_tokens, wanted.max_tokens + kMaxDepth + 1, options.flag("quiet"));
   if (engine.can_speculate()) report.draft = draft_report(engine.options().draft_precision, *engine.draft_head());
-  // A CPU's bandwidth changes with what else runs beside, and measuring it needs memory of the host only.
   report.series = measure(engine, wanted, [&] {
-    if (device.kind == DeviceKind::kCpu) bandwidths.push_back(measure_read_bandwidth(engine.backend()));
+    if (!meter.takes_device_memory()) bandwidths.push_back(meter.measure());  // it changes with what else runs on the machine
   });
   report.read_bandwidth = median_bandwidth(bandwidths);
   fmt::print("{}", options.flag("json") ? to_json(report) : to_table(report));

@@ -202,7 +202,7 @@ int run_bench_draft(const Options& options) {
                                               .got = std::to_string(wanted.context_tokens)});
   }
   const Capabilities& device = engine.backend().capabilities();
-  const ReadBandwidth read_bandwidth = measure_read_bandwidth(engine.backend());
+  const ReadBandwidth read_bandwidth = BandwidthMeter(engine.backend()).measure();
   load_engine(engine, wanted.context_tokens + 1, kMaxDrafts, options.flag("quiet"));
   DraftChainReport report{.model = engine.model_name(),
                           .backend = device.backend,

@@ -224,10 +224,11 @@ Json to_json(const KernelResult& result) {
 template <class Seen>
 void measure(GpuBackend& backend, const BenchPlan& plan, const Seen& seen) {
   const auto stream = backend.create_stream();
+  BandwidthMeter meter(backend);
   for (const KernelShape& shape : plan.shapes) {
     std::map<int64_t, double> bf16_us;  // by rows, of the best implementation
     for (const WeightFormat format : plan.formats) {
-      const ReadBandwidth bandwidth = measure_read_bandwidth(backend);
+      const ReadBandwidth bandwidth = meter.measure();
       KernelBench bench(backend, *stream, shape, format, plan.measuring);
       for (const int64_t rows : plan.rows) {
         for (const KernelTiming& timing : bench.measure(rows)) {

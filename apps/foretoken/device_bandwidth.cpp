@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "apps/foretoken/bandwidth.h"
 #include "apps/foretoken/generation_report.h"
 #include "backends/ops.h"
 #include "core/ops/quantize.h"
@@ -65,20 +64,23 @@ ReadBandwidth operator_read_bandwidth(GpuBackend& backend) {
 
 }  // namespace
 
+BandwidthMeter::BandwidthMeter(GpuBackend& backend) : backend_(backend) {
+  const Capabilities& device = backend.capabilities();
+  if (device.kind == DeviceKind::kCpu) host_.emplace(static_cast<int>(device.num_compute_units));
+}
+
+ReadBandwidth BandwidthMeter::measure() {
+  if (!host_) return operator_read_bandwidth(backend_);
+  const size_t threads = host_->num_threads();
+  return {.bytes_per_second = host_->measure(), .method = std::to_string(threads) + (threads == 1 ? " thread" : " threads")};
+}
+
 ReadBandwidth median_bandwidth(const std::vector<ReadBandwidth>& measured) {
   std::vector<double> rates(measured.size());
   std::ranges::transform(measured, rates.begin(), &ReadBandwidth::bytes_per_second);
   const std::string& method = measured.front().method;
   return {.bytes_per_second = median(std::move(rates)),
           .method = measured.size() == 1 ? method : fmt::format("{}, median of {} measurements", method, measured.size())};
-}
-
-ReadBandwidth measure_read_bandwidth(GpuBackend& backend) {
-  const Capabilities& device = backend.capabilities();
-  if (device.kind != DeviceKind::kCpu) return operator_read_bandwidth(backend);
-  const auto threads = static_cast<int>(device.num_compute_units);
-  return {.bytes_per_second = measure_read_bandwidth(threads),
-          .method = std::to_string(threads) + (threads == 1 ? " thread" : " threads")};
 }
 
 }  // namespace foretoken::cli
