@@ -69,14 +69,14 @@ void add_prefill_ops(OpTable& table, const KernelModule& module) {
   table.add<Linear>(
       "matrix",
       [linear](CommandList& cmd, const Linear& op) {
-        linear.launch(cmd, op.w.format, gpu::linear_params(op.w, op.x, op.out, false), 1, accesses_of(op));
+        linear.launch(cmd, op.w.format, gpu::linear_params(op.w, op.x, op.out, gpu::kWarpColumns), 1, accesses_of(op));
       },
       [linear](const Linear& op) { return linear.accepts(op.w, op.x, op.precision); });
   const PrefillKernels silu_mul(module, "prefill_silu_mul");
   table.add<LinearSiluMul>(
       "matrix",
       [silu_mul](CommandList& cmd, const LinearSiluMul& op) {
-        silu_mul.launch(cmd, op.gate.format, gpu::linear_params(op, false), 2, accesses_of(op));
+        silu_mul.launch(cmd, op.gate.format, gpu::linear_params(op, gpu::kWarpColumns), 2, accesses_of(op));
       },
       [silu_mul](const LinearSiluMul& op) {
         if (const Availability same = gpu::gate_and_up_agree(op); !same) return same;

@@ -21,7 +21,7 @@ void add_linear(OpTable& table, const KernelModule& module) {
   table.add<Linear>(
       "exact",
       [kernels](CommandList& cmd, const Linear& op) {
-        const LinearParams params = linear_params(op.w, op.x, op.out, kernels.has_narrow(op.w.format));
+        const LinearParams params = linear_params(op.w, op.x, op.out, kernels.one_row_columns(op.w.format));
         const auto [kernel, rows, warp_columns] = kernels.choose(op.w, op.x, params.num_rows);
         const uint32_t columns = group_columns(params.num_slices, warp_columns);
         kernel(cmd, Grid{ceil_div(params.out_features, columns), ceil_div(params.num_rows, rows)}, params, accesses_of(op));
@@ -34,7 +34,7 @@ void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
   table.add<LinearSiluMul>(
       "exact",
       [kernels](CommandList& cmd, const LinearSiluMul& op) {
-        const LinearParams params = linear_params(op, kernels.has_narrow(op.gate.format));
+        const LinearParams params = linear_params(op, kernels.one_row_columns(op.gate.format));
         const bool aligned = is_aligned(op.up, op.x);
         const auto [kernel, rows, warp_columns] = kernels.choose(aligned ? op.gate : op.up, op.x, params.num_rows);
         const uint32_t columns = group_columns(params.num_slices, warp_columns / 2);
@@ -56,7 +56,7 @@ struct ArgmaxParts {
 ArgmaxParts argmax_parts(const LinearWeight& w) {
   constexpr uint32_t kWantedParts = 1024;
   const auto columns = static_cast<uint32_t>(w.out_features());
-  const uint32_t slices = num_slices(w, w.out_features(), false);
+  const uint32_t slices = num_slices(w, w.out_features(), kWarpColumns);
   const uint32_t tiles = ceil_div(columns, group_columns(slices, kWarpColumns));
   const uint32_t tiles_per_part = std::max(1U, tiles / kWantedParts);
   return {.num_slices = slices, .tiles_per_part = tiles_per_part, .num_parts = ceil_div(tiles, tiles_per_part)};

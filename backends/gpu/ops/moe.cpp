@@ -49,7 +49,7 @@ void launch_experts(CommandList& cmd, const ExpertKernels& kernels, const Linear
                     uint32_t num_pairs, uint32_t warp_columns, MoeExpertsParams params, std::span<const Access> accesses) {
   params.weight = weight_params(w);
   params.num_experts = extent(w.weight, 0);
-  params.num_slices = num_slices(w, w.out_features(), false);
+  params.num_slices = num_slices(w, w.out_features(), kWarpColumns);
   const auto& kernel = kernels.choose(w, x, num_rows).kernel;
   const uint32_t columns = kLinearWarps / params.num_slices * warp_columns;
   kernel(cmd, Grid{ceil_div(params.out_features, columns), std::min(params.num_experts, num_pairs)}, params, accesses);

@@ -48,11 +48,12 @@ WeightParams weight_params(const LinearWeight& w) {
   return params;
 }
 
-uint32_t num_slices(const LinearWeight& w, int64_t out_features, bool narrow) {
+uint32_t num_slices(const LinearWeight& w, int64_t out_features, uint32_t one_row_columns) {
   // Enough warps to keep the memory of a large device busy; of a stack, several matrices are read at a time. Instructions bound
   // narrow kernels of NVFP4, and each warp has some of its own: on an H200 weights of 8192 rows want no more than one slice.
   const bool is_stack = w.weight.shape().rank() == 3;
-  const int64_t wanted_warps = is_stack ? 256 : narrow && w.format == WeightFormat::kNvfp4 ? 2048 : 8192;
+  const bool is_narrow = one_row_columns < kWarpColumns;
+  const int64_t wanted_warps = is_stack ? 256 : is_narrow && w.format == WeightFormat::kNvfp4 ? 2048 : 8192;
   const int64_t tiles = std::max<int64_t>(1, out_features / kWarpColumns);
   const int64_t steps = w.in_features() / (int64_t{vector_elements(w.format)} * 32);  // of a warp over a row
   int64_t slices = 1;
@@ -60,7 +61,7 @@ uint32_t num_slices(const LinearWeight& w, int64_t out_features, bool narrow) {
   return static_cast<uint32_t>(slices);
 }
 
-LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out, bool narrow) {
+LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out, uint32_t one_row_columns) {
   return {.weight = weight_params(w),
           .second = {},
           .x = x.address(),
@@ -70,15 +71,15 @@ LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor&
           .num_rows = extent(x, 0),
           .in_features = extent(x, 1),
           .out_features = extent(out, 1),
-          .num_slices = num_slices(w, out.dim(1), narrow),
+          .num_slices = num_slices(w, out.dim(1), one_row_columns),
           .x_is_bf16 = is_bf16(x),
           .out_is_bf16 = is_bf16(out)};
 }
 
-LinearParams linear_params(const LinearSiluMul& op, bool narrow) {
-  LinearParams params = linear_params(op.gate, op.x, op.out, narrow);
+LinearParams linear_params(const LinearSiluMul& op, uint32_t one_row_columns) {
+  LinearParams params = linear_params(op.gate, op.x, op.out, one_row_columns);
   params.second = weight_params(op.up);
-  params.num_slices = num_slices(op.gate, 2 * op.out.dim(1), narrow);
+  params.num_slices = num_slices(op.gate, 2 * op.out.dim(1), one_row_columns);
   return params;
 }
 

@@ -15,14 +15,14 @@ namespace foretoken::gpu {
 
 [[nodiscard]] WeightParams weight_params(const LinearWeight& w);
 
-/// Warps that share a tile of a weight with `out_features` rows (of which a warp takes kWarpColumns) and `in_features` columns;
-/// `narrow`: one row is multiplied by narrow kernels, which have more warps. It decides the order of sums, so it must depend on
-/// the weight and on what kernels there are alone.
-[[nodiscard]] uint32_t num_slices(const LinearWeight& w, int64_t out_features, bool narrow);
+/// Warps that share a tile of a weight with `out_features` rows (of which a warp takes kWarpColumns, or `one_row_columns` when it
+/// multiplies one row of activations) and `in_features` columns. It decides the order of sums, so it must depend on the weight
+/// and on what kernels there are alone.
+[[nodiscard]] uint32_t num_slices(const LinearWeight& w, int64_t out_features, uint32_t one_row_columns);
 
 /// Of one projection, and of gate and up.
-[[nodiscard]] LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out, bool narrow);
-[[nodiscard]] LinearParams linear_params(const LinearSiluMul& op, bool narrow);
+[[nodiscard]] LinearParams linear_params(const LinearWeight& w, const Tensor& x, const Tensor& out, uint32_t one_row_columns);
+[[nodiscard]] LinearParams linear_params(const LinearSiluMul& op, uint32_t one_row_columns);
 
 /// Whether whole vectors of codes and of `x` can be loaded at once.
 [[nodiscard]] bool is_aligned(const LinearWeight& w, const Tensor& x);
@@ -74,9 +74,9 @@ class WeightKernels {
     }
   }
 
-  /// Whether one row is multiplied by a narrow kernel.
-  [[nodiscard]] bool has_narrow(WeightFormat format) const {
-    return formats_[static_cast<size_t>(format)].aligned.front().warp_columns == kNarrowWarpColumns;
+  /// Columns that a warp takes when it multiplies one row.
+  [[nodiscard]] uint32_t one_row_columns(WeightFormat format) const {
+    return formats_[static_cast<size_t>(format)].aligned.front().warp_columns;
   }
 
   struct Choice {

@@ -16,12 +16,17 @@ LinearWeight weight(WeightFormat format, const Shape& shape, int32_t block_rows 
 }
 
 TEST(GpuWeights, SlicesFillTheDeviceAndNoMore) {
-  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {248320, 2048}), 248320), 1U);
-  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 2048}), 512), 8U);
-  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 512}), 512), 2U) << "a warp needs a whole step of its own";
-  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 17}), 512), 1U);
-  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {128, 1024, 2048}), 1024), 1U) << "several experts are read at a time";
-  EXPECT_EQ(num_slices(weight(WeightFormat::kNvfp4, {512, 2048}), 512), 2U) << "a step of NVFP4 is 1024 elements";
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {248320, 2048}), 248320, kWarpColumns), 1U);
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 2048}), 512, kWarpColumns), 8U);
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 512}), 512, kWarpColumns), 2U) << "a warp needs a whole step of its own";
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {512, 17}), 512, kWarpColumns), 1U);
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {128, 1024, 2048}), 1024, kWarpColumns), 1U)
+      << "several experts are read at a time";
+  EXPECT_EQ(num_slices(weight(WeightFormat::kNvfp4, {512, 2048}), 512, kWarpColumns), 2U) << "a step of NVFP4 is 1024 elements";
+  // Narrow kernels have more warps, of which NVFP4 wants fewer.
+  EXPECT_EQ(num_slices(weight(WeightFormat::kNvfp4, {8192, 2048}), 8192, kWarpColumns), 2U);
+  EXPECT_EQ(num_slices(weight(WeightFormat::kNvfp4, {8192, 2048}), 8192, kNarrowWarpColumns), 1U);
+  EXPECT_EQ(num_slices(weight(WeightFormat::kBF16, {8192, 2048}), 8192, kNarrowWarpColumns), 4U);
 }
 
 TEST(GpuWeights, KernelsAreCalledAfterTheFormat) {
