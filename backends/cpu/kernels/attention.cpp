@@ -1,10 +1,9 @@
 // Gated attention over a paged cache (online softmax as in FlashAttention, Dao et al. 2022; split over the context as in
 // Flash-Decoding). A row's arithmetic is fixed by its own length: splits of kAttentionSplit positions, blocks of kAttentionKeys
 // keys within a split, splits merged in order. Rows and heads only share the reading of keys and values.
-#include "backends/cpu/kernels/attention_params.h"
-
 #include <cmath>
 
+#include "backends/cpu/kernels/attention_rows.h"
 #include "backends/cpu/kernels/attention_simd.h"
 #include "backends/cpu/kernels/e4m3_simd.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -24,8 +23,6 @@ constexpr size_t kSumRegisters = 4;
 constexpr size_t kQueryTile = 2;
 #endif
 
-FORETOKEN_SIMD_INLINE size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
 /// See attention_partial_floats.
 struct Partial {
   float* accumulator;  // [padded D]
@@ -40,25 +37,6 @@ FORETOKEN_SIMD_INLINE Partial partial_at(const GatedAttentionParams& p, size_t r
   float* base = p.partials + ((row * p.num_query_heads + head) * p.num_splits + split) * floats;
   float* scalars = base + floats - kLanes;
   return {base, scalars, scalars + 1, scalars + 2, scalars + 3};
-}
-
-/// Rows [first, first + count) of the call that belong to sequence `b` and share one item.
-struct RowGroup {
-  size_t b;
-  size_t first;
-  size_t count;
-  size_t context;  // positions that row `first` attends to; each later row one more
-
-  [[nodiscard]] size_t length(size_t i) const { return context + i; }
-};
-
-/// The rows of sequence b from its row `begin` on, at most `count`. Lengths are held to what the bucket allows.
-FORETOKEN_SIMD_INLINE RowGroup row_group(const GatedAttentionParams& p, size_t b, size_t begin, size_t count) {
-  const auto first = static_cast<size_t>(p.query_start_loc[b]);
-  const size_t rows = static_cast<size_t>(p.query_start_loc[b + 1]) - first;
-  const int64_t before = static_cast<int64_t>(p.seq_lens[b]) - static_cast<int64_t>(rows);
-  const size_t context = (before < 0 ? 0 : static_cast<size_t>(before)) + begin + 1;
-  return {b, first + begin, smaller(count, rows - begin), context};
 }
 
 /// Pointers to the D elements of up to kKeys positions, in the cache or converted into scratch; zeros where there is no block.
@@ -106,14 +84,11 @@ FORETOKEN_SIMD_INLINE void gather_keys(const GatedAttentionParams& p, size_t b, 
                                        Scratch& scratch, KeyBlock& block) {
   const bool direct = p.cache_dtype == CacheDType::kF32 && p.head_dim % kLanes == 0;
   const size_t padded = attention_partial_floats(p.head_dim) - kLanes;
-  const int32_t* table = p.block_table + b * p.block_table_stride;
   for (size_t j = 0; j < kKeys; ++j) {
     block.keys[j] = block.values[j] = scratch.zeros;
     if (j >= count) continue;
-    const int32_t physical = table[(position + j) / p.block_size];
-    if (physical < 0 || static_cast<size_t>(physical) >= p.num_blocks) continue;
-    const size_t slot = static_cast<size_t>(physical) * p.block_size + (position + j) % p.block_size;
-    const size_t offset = (slot * p.num_key_heads + key_head) * p.head_dim;
+    const size_t offset = cache_element(p, b, key_head, position + j);
+    if (offset == kNoElement) continue;
     if (direct) {
       block.keys[j] = static_cast<const float*>(p.k_cache) + offset;
       block.values[j] = static_cast<const float*>(p.v_cache) + offset;
@@ -133,7 +108,7 @@ struct Query {
 };
 
 FORETOKEN_SIMD_INLINE Query query_at(const GatedAttentionParams& p, size_t row, size_t head, size_t slot) {
-  return {p.q + row * p.q_stride + head * p.head_dim, partial_at(p, row, head, slot)};
+  return {query_head(p, row, head), partial_at(p, row, head, slot)};
 }
 
 /// scores[n] = q_n . k for each key of the block, lane i of a product going to sum i of sixteen.
@@ -288,24 +263,6 @@ FORETOKEN_SIMD_INLINE void merge_split(const Partial& partial, size_t head_dim, 
   }
 }
 
-/// out = out / sum * sigmoid(gate)
-FORETOKEN_SIMD_INLINE void finish_row(const float* gate, size_t head_dim, float sum, float* out) {
-  const F32x16 inverse = F32x16::broadcast(1.0F / sum);
-  for (size_t d = 0; d < head_dim; d += kLanes) {
-    const size_t count = smaller(head_dim - d, kLanes);
-    const F32x16 gates = sigmoid(F32x16::load_partial(gate + d, count));
-    (F32x16::load_partial(out + d, count) * inverse * gates).store_partial(out + d, count);
-  }
-}
-
-FORETOKEN_SIMD_INLINE float* out_head(const GatedAttentionParams& p, size_t row, size_t head) {
-  return p.out + row * p.out_stride + head * p.head_dim;
-}
-
-FORETOKEN_SIMD_INLINE const float* gate_head(const GatedAttentionParams& p, size_t row, size_t head) {
-  return p.q_gate + row * p.q_gate_stride + head * 2 * p.head_dim + p.head_dim;
-}
-
 FORETOKEN_SIMD_INLINE size_t num_splits(const GatedAttentionParams& p, size_t length) {
   return (smaller(length, p.max_seq_len) + kAttentionSplit - 1) / kAttentionSplit;
 }
@@ -343,7 +300,7 @@ void gated_attention_combine(const GatedAttentionParams& p, uint32_t begin, uint
     std::memset(out, 0, p.head_dim * sizeof(float));
     Merged merged;
     for (size_t split = 0; split < splits; ++split) merge_split(partial_at(p, row, head, split), p.head_dim, merged, out);
-    finish_row(gate_head(p, row, head), p.head_dim, merged.sum, out);
+    finish_row(out, gate_head(p, row, head), p.head_dim, merged.sum, out);
   }
 }
 
@@ -368,32 +325,22 @@ void attend_group(const GatedAttentionParams& p, const RowGroup& group, size_t k
         *partial.merged_max = merged.max;
         *partial.merged_sum = merged.sum;
         if (split + 1 == num_splits(p, group.length(i))) {
-          finish_row(gate_head(p, group.first + i, head), p.head_dim, merged.sum, out);
+          finish_row(out, gate_head(p, group.first + i, head), p.head_dim, merged.sum, out);
         }
       }
     }
   }
 }
 
-FORETOKEN_SIMD_INLINE size_t groups_of(const GatedAttentionParams& p, size_t b) {
-  const int32_t rows = p.query_start_loc[b + 1] - p.query_start_loc[b];
-  return rows <= 0 ? 0 : (static_cast<size_t>(rows) + kAttentionRows - 1) / kAttentionRows;
-}
-
-/// Many rows in one launch: item i is key head i % Hkv of a group of kAttentionRows rows. Groups are taken from both ends in
-/// turn: later rows of a prompt attend to more, and threads get ranges of items.
+/// Many rows in one launch: item i is key head i % Hkv of a group of kAttentionRows rows.
 void gated_attention_rows(const GatedAttentionParams& p, uint32_t begin, uint32_t end) {
   Scratch scratch;
   std::memset(scratch.zeros, 0, sizeof(scratch.zeros));
-  size_t groups = 0;
-  for (size_t b = 0; b < p.num_sequences; ++b) groups += groups_of(p, b);
+  const size_t groups = groups_of_call(p, kAttentionRows);
   for (size_t item = begin; item < end; ++item) {
     const size_t turn = item / p.num_key_heads;
     if (turn >= groups) return;
-    size_t local = turn % 2 == 0 ? turn / 2 : groups - 1 - turn / 2;
-    size_t b = 0;
-    for (; local >= groups_of(p, b); ++b) local -= groups_of(p, b);
-    attend_group(p, row_group(p, b, local * kAttentionRows, kAttentionRows), item % p.num_key_heads, scratch);
+    attend_group(p, group_of_turn(p, kAttentionRows, groups, turn), item % p.num_key_heads, scratch);
   }
 }
 

@@ -8,6 +8,7 @@
 // the product of the two lower ones is left out: that is good to about 2^-16, while one BF16 number is too coarse for outputs
 // that cancel out. The triangular system for delta, the decays and the state stay in float32. Chunks start at the first row of a
 // sequence in the call.
+#include "backends/cpu/kernels/amx_operands.h"
 #include "backends/cpu/kernels/amx_tiles.h"
 #include "backends/cpu/kernels/delta_net_rows.h"
 #include "backends/cpu/kernels/kernels.h"
@@ -19,15 +20,11 @@ namespace {
 
 constexpr size_t kChunk = 2 * kAmxTile;
 constexpr size_t kDim = kAmxDeltaDim;  // of keys and values, at most
-constexpr size_t kLineBytes = 64;
-static_assert(kChunk == kAmxDepth);  // the rows of a chunk are the depth of one product
+static_assert(kChunk == kAmxDepth);    // the rows of a chunk are the depth of one product
 
 /// An operand as upper and lower part.
 constexpr size_t kParts = 2;
 
-/// What a tile loads, sixteen cache lines in a row. As first operand of a product: sixteen rows of 32 elements; as second,
-/// "packed": sixteen pairs of rows, side by side, of sixteen columns.
-using TileLines = uint16_t[kAmxTile][kAmxDepth];
 constexpr size_t kDepths = kDim / kAmxDepth;
 constexpr size_t kColumnTiles = kDim / kAmxTile;
 constexpr size_t kChunkTiles = kChunk / kAmxTile;
@@ -62,14 +59,6 @@ FORETOKEN_SIMD_INLINE F32x16 log1p_of_fraction(F32x16 y) {
   return (z + z) * sum;
 }
 
-/// BF16 of each lane in the upper half of its word, NaN included.
-FORETOKEN_SIMD_INLINE __m512i rounded_words(F32x16 a) {
-  const __m512i bits = _mm512_castps_si512(a.v);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-  return _mm512_mask_set1_epi32(rounded, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), 0x7fc00000);
-}
-
 /// The two parts of each lane, in the upper halves of their words.
 struct SplitWords {
   __m512i upper, lower;
@@ -88,10 +77,9 @@ FORETOKEN_SIMD_INLINE void store_split(F32x16 a, uint16_t* upper, uint16_t* lowe
 
 /// Sixteen columns of two rows, packed.
 FORETOKEN_SIMD_INLINE void store_split_pair(F32x16 even, F32x16 odd, uint16_t* upper, uint16_t* lower) {
-  constexpr __mmask32 kOdd = 0xaaaaaaaaU;
   const SplitWords first(even), second(odd);
-  _mm512_store_si512(upper, _mm512_mask_mov_epi16(_mm512_srli_epi32(first.upper, 16), kOdd, second.upper));
-  _mm512_store_si512(lower, _mm512_mask_mov_epi16(_mm512_srli_epi32(first.lower, 16), kOdd, second.lower));
+  _mm512_store_si512(upper, pair_words(first.upper, second.upper));
+  _mm512_store_si512(lower, pair_words(first.lower, second.lower));
 }
 
 /// Decays multiply to nothing: what is smaller than this becomes 0 before it can become subnormal, which is slow.
