@@ -17,6 +17,13 @@ inline constexpr size_t kAttentionRows = 16;
 /// Largest head dimension: bounds the converted keys and values.
 inline constexpr size_t kMaxAttentionHeadDim = 512;
 
+/// What amx_gated_attention takes: heads of at most so many elements, a multiple of kAmxDepth, and in an item at most so many
+/// pairs of a row and a query head, which read keys and values together.
+inline constexpr size_t kAmxAttentionDim = 256;
+inline constexpr size_t kAmxAttentionPairs = 128;
+/// Rows of an item of amx_gated_attention, where so many query heads share a key head.
+[[nodiscard]] constexpr size_t amx_attention_rows(size_t heads) { return kAmxAttentionPairs / heads; }
+
 /// A partial result of one row and head over one split: the accumulator, then its maximum and sum, then the maximum and sum of
 /// the splits merged so far.
 [[nodiscard]] constexpr size_t attention_partial_floats(size_t head_dim) { return (head_dim + 15) / 16 * 16 + 16; }

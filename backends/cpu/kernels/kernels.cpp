@@ -47,6 +47,7 @@ std::vector<KernelEntry> kernels_for(Isa isa) {
         avx512::add_amx_kernels(list);
         avx512::add_amx_linear_kernels(list);
         avx512::add_amx_delta_kernels(list);
+        avx512::add_amx_attention_kernels(list);
       }
       break;
   }

@@ -11,5 +11,7 @@ namespace foretoken::cpu::avx512 {
 void add_amx_kernels(std::vector<KernelEntry>& list);
 /// Adds amx_gated_delta_rule, likewise.
 void add_amx_delta_kernels(std::vector<KernelEntry>& list);
+/// Adds amx_gated_attention, likewise.
+void add_amx_attention_kernels(std::vector<KernelEntry>& list);
 
 }  // namespace foretoken::cpu::avx512

@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu_ops.h"
 #include "backends/cpu/kernels/attention_params.h"
 #include "backends/cpu/kernels/norm_params.h"
+#include "backends/cpu/kernels/prefill_amx_params.h"
 #include "backends/cpu/ops/operands.h"
 #include "core/error.h"
 #include "core/ops/gated_attention.h"
@@ -27,6 +28,8 @@ CacheDType cache_dtype(const Tensor& cache) {
   }
 }
 
+size_t heads_of_key_head(const GatedAttention& op) { return dimension(op.q, 1) / dimension(op.k_cache, 2); }
+
 size_t max_splits(const GatedAttention& op) { return ceil_div(static_cast<size_t>(op.max_seq_len), kAttentionSplit); }
 
 bool splits_context(const GatedAttention& op) { return dimension(op.q, 0) <= kMaxSplitRows && max_splits(op) > 1; }
@@ -43,6 +46,12 @@ size_t needed_workspace_bytes(const GatedAttention& op) {
 size_t attention_workspace_bytes(const GatedAttention& op) {
   const size_t rows = dimension(op.q, 0);
   return std::max(partial_bytes(op, rows, 1), partial_bytes(op, std::min<size_t>(rows, kMaxSplitRows), max_splits(op)));
+}
+
+/// Groups that this many rows make at most, where each sequence's last may have fewer than `size`.
+size_t max_groups(const GatedAttention& op, size_t size) {
+  const size_t rows = dimension(op.q, 0);
+  return std::min(rows, ceil_div(rows, size) + dimension(op.seq_lens, 0));
 }
 
 void require_workspace(const GatedAttention& op, size_t bytes) {
@@ -95,6 +104,19 @@ Availability accepts_attention(const GatedAttention& op) {
   return fits ? activations_are_f32({&op.q, &op.q_gate, &op.out}) : fits;
 }
 
+Availability accepts_amx_attention(const Kernel<GatedAttentionParams>& kernel, const GatedAttention& op) {
+  if (op.precision != LinearPrecision::kBF16) return Availability::no("the call asks for exact activations");
+  if (!kernel) return Availability::no("this CPU has no AMX-BF16 tiles, or a lower set is forced");
+  if (dimension(op.q, 0) <= kMaxSplitRows) return Availability::no("for more than " + std::to_string(kMaxSplitRows) + " rows");
+  if (dimension(op.q, 2) > kAmxAttentionDim || dimension(op.q, 2) % kAmxDepth != 0) {
+    return Availability::no("heads in multiples of 32 elements, up to " + std::to_string(kAmxAttentionDim));
+  }
+  if (heads_of_key_head(op) > kAmxAttentionPairs) {
+    return Availability::no("key heads of at most " + std::to_string(kAmxAttentionPairs) + " query heads");
+  }
+  return activations_are_f32({&op.q, &op.q_gate, &op.out});
+}
+
 Availability accepts_qk_norm_rope_cache(const QkNormRopeCache& op) {
   const Availability fits = head_dim_at_most(op.k, 2, kMaxHeadDim);
   return fits ? activations_are_f32({&op.q_gate, &op.k, &op.v, &op.q}) : fits;
@@ -137,20 +159,26 @@ void add_qk_norm_rope_cache(OpTable& table, const KernelModule& module) {
 
 void add_attention_ops(OpTable& table, const KernelModule& module) {
   add_qk_norm_rope_cache(table, module);
+  const auto amx = module.resolve_optional<GatedAttentionParams>("amx_gated_attention");
+  table.add<GatedAttention>(
+      "amx",
+      [amx](CommandList& cmd, const GatedAttention& op) {
+        const size_t groups = max_groups(op, amx_attention_rows(heads_of_key_head(op)));
+        amx(cmd, items(groups * dimension(op.k_cache, 2)), attention_params(op), accesses_of(op));
+      },
+      [amx](const GatedAttention& op) { return accepts_amx_attention(amx, op); }, attention_workspace_bytes);
   table.add<GatedAttention>(
       "cpu",
       [split = module.resolve<GatedAttentionParams>("gated_attention_split"),
        combine = module.resolve<GatedAttentionParams>("gated_attention_combine"),
        rows = module.resolve<GatedAttentionParams>("gated_attention_rows")](CommandList& cmd, const GatedAttention& op) {
         const GatedAttentionParams params = attention_params(op);
-        const size_t num_rows = dimension(op.q, 0);
         if (splits_context(op)) {
           split(cmd, items(params.num_sequences * params.num_key_heads * params.num_workers), params, accesses_of(op));
-          combine(cmd, items(num_rows * params.num_query_heads), params, accesses_of(op));
+          combine(cmd, items(dimension(op.q, 0) * params.num_query_heads), params, accesses_of(op));
           return;
         }
-        const size_t max_groups = std::min(num_rows, ceil_div(num_rows, kAttentionRows) + params.num_sequences);
-        rows(cmd, items(max_groups * params.num_key_heads), params, accesses_of(op));
+        rows(cmd, items(max_groups(op, kAttentionRows) * params.num_key_heads), params, accesses_of(op));
       },
       accepts_attention, attention_workspace_bytes);
 }

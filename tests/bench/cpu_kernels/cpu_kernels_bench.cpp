@@ -12,7 +12,8 @@ DirectList& list() {
 }
 
 /// Query heads per key head as in the checkpoints of the family: D 64: 4 / 2, D 256: 8 / 2.
-void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, DType cache_dtype) {
+void run_attention(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, DType cache_dtype,
+                   LinearPrecision precision) {
   constexpr int64_t kBlockSize = 16, kKeyHeads = 2;
   const int64_t query_heads = head_dim == 64 ? 4 : 8;
   const int64_t blocks = (context + kBlockSize - 1) / kBlockSize;
@@ -36,7 +37,8 @@ void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t h
                     .out = out,
                     .workspace = {},
                     .scale = 0.125F,
-                    .max_seq_len = context};
+                    .max_seq_len = context,
+                    .precision = precision};
   if (cache_dtype == DType::kBF16) {
     op.k_cache = k_half;
     op.v_cache = v_half;
@@ -50,6 +52,15 @@ void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t h
   for (auto _ : state) ops::dispatch(list(), op);
   const auto bytes = static_cast<int64_t>(op.k_cache.view().bytes + op.v_cache.view().bytes);
   state.SetBytesProcessed(state.iterations() * bytes);
+}
+
+void attention(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, DType cache_dtype) {
+  run_attention(state, rows, context, head_dim, cache_dtype, LinearPrecision::kExact);
+}
+
+/// Attention of prefill where activations may be rounded; exact where the machine has no kernel for that.
+void attention_bf16(benchmark::State& state, int64_t rows, int64_t context, int64_t head_dim, DType cache_dtype) {
+  run_attention(state, rows, context, head_dim, cache_dtype, LinearPrecision::kBF16);
 }
 
 /// The delta rule with its gated norm, after the commit of `num_commit` rows.
@@ -180,6 +191,12 @@ BENCHMARK_CAPTURE(attention, rows4_ctx3000_d256_fp8, 4, 3000, 256, DType::kE4M3)
 BENCHMARK_CAPTURE(attention, prefill512_d64, 512, 512, 64, DType::kF32);
 BENCHMARK_CAPTURE(attention, prefill256_d256, 256, 256, 256, DType::kF32);
 BENCHMARK_CAPTURE(attention, prefill512_d256, 512, 512, 256, DType::kF32);
+BENCHMARK_CAPTURE(attention_bf16, prefill512_d64, 512, 512, 64, DType::kBF16);
+BENCHMARK_CAPTURE(attention_bf16, prefill256_d256, 256, 256, 256, DType::kBF16);
+BENCHMARK_CAPTURE(attention_bf16, prefill512_d256, 512, 512, 256, DType::kBF16);
+BENCHMARK_CAPTURE(attention_bf16, prefill512_ctx4096_d256, 512, 4096, 256, DType::kBF16);
+BENCHMARK_CAPTURE(attention_bf16, prefill512_d256_fp8, 512, 512, 256, DType::kE4M3);
+BENCHMARK_CAPTURE(attention_bf16, prefill512_d256_f32, 512, 512, 256, DType::kF32);
 BENCHMARK_CAPTURE(delta_rule, rows1_4x64, 1, 4, 64, StateUpdate::kInPlace, 0);
 BENCHMARK_CAPTURE(delta_rule, rows4_4x64_record, 4, 4, 64, StateUpdate::kRecord, 2);
 BENCHMARK_CAPTURE(delta_rule, rows512_4x64, 512, 4, 64, StateUpdate::kInPlace, 0);
