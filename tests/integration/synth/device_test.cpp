@@ -78,13 +78,13 @@ TEST_P(SynthDeviceTest, AVerifyStepGivesWhatTheCpuGivesAndDraftsChangeNoBit) {
   EXPECT_LT(relative_error(step.logits, expected.logits, model.config().vocab_size), kTolerance);
 
   const std::vector<int32_t> prompt = random_ids(kContext, model.config().vocab_size, 9);
-  GenerationOptions plainly{.max_tokens = 9, .num_speculative_tokens = 0};
+  GenerationOptions plainly{.max_tokens = 6, .num_speculative_tokens = 0};
   const std::vector<int32_t> plain = model.generator().generate(prompt, plainly).output_token_ids;
-  GenerationOptions drafted{.max_tokens = 9, .depth_pattern = {3, 3, 0, 2}};
+  GenerationOptions drafted{.max_tokens = 6, .depth_pattern = {3, 3, 0, 2}};
   drafted.forced = {.pattern = {2, 0, 1}, .continuation = plain};
   const GenerationResult result = model.generator().generate(prompt, drafted);
   EXPECT_EQ(result.output_token_ids, plain);
-  EXPECT_GE(result.self_check.rows_checked, 8);
+  EXPECT_GE(result.self_check.rows_checked, 5);
   EXPECT_EQ(result.self_check.rows_different, 0);
 }
 
