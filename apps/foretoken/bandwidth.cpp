@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <system_error>
@@ -71,13 +72,14 @@ ReadFn widest_read() {
   return read_plain;
 }
 
-/// Runs work(thread) in `count` threads and waits for them.
+/// Runs work(thread, a barrier of all) in `count` threads and waits for them.
 template <class Work>
-void run_threads(size_t count, std::barrier<>& together, const Work& work) {
+void run_threads(size_t count, const Work& work) {
+  std::barrier<> together(static_cast<std::ptrdiff_t>(count));
   std::vector<std::jthread> threads;
   threads.reserve(count);
   try {
-    for (size_t t = 0; t < count; ++t) threads.emplace_back(work, t);
+    for (size_t t = 0; t < count; ++t) threads.emplace_back(work, t, std::ref(together));
   } catch (const std::system_error& error) {
     for (size_t missing = threads.size(); missing < count; ++missing) together.arrive_and_drop();  // lets the others end
     throw Error(ErrorCode::kOutOfMemory, std::string("no more threads to measure the memory bandwidth with: ") + error.what());
@@ -114,8 +116,7 @@ ReadMeter::ReadMeter(int num_threads)
     : num_threads_(static_cast<size_t>(std::max(num_threads, 1))),
       part_bytes_((std::max(kMinBytes / num_threads_, kMinBytesPerThread) + kPageBytes - 1) / kPageBytes * kPageBytes),
       mapping_(std::make_unique<Mapping>(part_bytes_ * num_threads_)) {
-  std::barrier<> together(static_cast<std::ptrdiff_t>(num_threads_));
-  run_threads(num_threads_, together, [&](size_t thread) {
+  run_threads(num_threads_, [&](size_t thread, const std::barrier<>&) {
     std::fill_n(mapping_->begin() + thread * part_bytes_, part_bytes_, std::byte{1});  // each in a thread, so that it lies near
   });
 }
@@ -125,10 +126,9 @@ ReadMeter::~ReadMeter() = default;
 double ReadMeter::measure() {
   // Every thread takes its own times: one that only waits for them may run late, where all cores are at work, and miss a part.
   const ReadFn read = widest_read();
-  std::barrier<> together(static_cast<std::ptrdiff_t>(num_threads_));
   std::atomic<uint64_t> sink{0};
   std::vector<std::array<Span, kPasses>> spans(num_threads_);
-  run_threads(num_threads_, together, [&](size_t thread) {
+  run_threads(num_threads_, [&](size_t thread, std::barrier<>& together) {
     for (Span& span : spans[thread]) {
       together.arrive_and_wait();
       span.from = Clock::now();
