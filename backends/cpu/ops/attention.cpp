@@ -166,7 +166,8 @@ void add_attention_ops(OpTable& table, const KernelModule& module) {
         const size_t groups = max_groups(op, amx_attention_rows(heads_of_key_head(op)));
         amx(cmd, items(groups * dimension(op.k_cache, 2)), attention_params(op), accesses_of(op));
       },
-      [amx](const GatedAttention& op) { return accepts_amx_attention(amx, op); }, attention_workspace_bytes);
+      [amx](const GatedAttention& op) { return accepts_amx_attention(amx, op); },
+      attention_workspace_bytes);  // for calls with fewer rows in the same workspace; the tiles need none
   table.add<GatedAttention>(
       "cpu",
       [split = module.resolve<GatedAttentionParams>("gated_attention_split"),
