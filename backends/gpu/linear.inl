@@ -36,7 +36,8 @@ FORETOKEN_DEVICE WeightRows<kColumns> weight_rows(const WeightParams& w, uint32_
 }
 
 template <class Format, int kRows, bool kAligned, uint32_t kColumns = kWarpColumns>
-__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns * kRows>) linear(const LinearParams p) {
+__global__ void __launch_bounds__(kLinearThreads, launch_bound(kResidentWarps<kColumns * kRows>, kLinearThreads))
+    linear(const LinearParams p) {
   allow_next();
   __shared__ TileSums<kColumns, kRows> tile;
   const uint32_t warp = threadIdx.x / kLanes;
@@ -67,7 +68,8 @@ __global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kColumns * kRows
 
 /// A tile is half as many columns: rows of gate, then the same ones of up.
 template <class Format, int kRows, bool kAligned, uint32_t kTileRows = kWarpColumns>
-__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows * kRows>) linear_silu_mul(const LinearParams p) {
+__global__ void __launch_bounds__(kLinearThreads, launch_bound(kResidentWarps<kTileRows * kRows>, kLinearThreads))
+    linear_silu_mul(const LinearParams p) {
   allow_next();
   __shared__ TileSums<kTileRows, kRows> tile;
   constexpr uint32_t kColumns = kTileRows / 2;
@@ -108,13 +110,14 @@ __global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kTileRows * kRow
 
 /// Work group (part, row tile): the columns of `tiles_per_part` tiles; warp r keeps row r.
 template <class Format, int kRows, bool kAligned>
-__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kWarpColumns * kRows>) linear_argmax(const LinearArgmaxParams p) {
-  static_assert(kRows <= int{kLinearWarps});
+__global__ void __launch_bounds__(kArgmaxThreads, launch_bound(kResidentWarps<kWarpColumns * kRows>, kArgmaxThreads))
+    linear_argmax(const LinearArgmaxParams p) {
+  static_assert(kRows <= int{kArgmaxWarps});
   allow_next();
-  __shared__ TileSums<kWarpColumns, kRows> tile;
+  __shared__ TileSums<kWarpColumns, kRows, kArgmaxWarps> tile;
   const uint32_t warp = threadIdx.x / kLanes;
   const uint32_t lane = threadIdx.x % kLanes;
-  const uint32_t groups = kLinearWarps / p.num_slices;
+  const uint32_t groups = kArgmaxWarps / p.num_slices;
   const uint32_t first_row = blockIdx.y * kRows;
   const uint32_t columns = groups * kWarpColumns;
   const auto x = activation_rows<kRows>(p.x, p.x_stride, first_row, p.num_rows, p.x_is_bf16 != 0);

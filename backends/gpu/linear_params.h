@@ -6,10 +6,14 @@
 
 namespace foretoken::gpu {
 
-/// Threads of a work group, its warps, and the weight rows (columns of the result) that a warp takes together. Narrow kernels
-/// take fewer: for one activation row they need few registers, so that many warps keep memory busy.
-inline constexpr uint32_t kLinearThreads = 256;
-inline constexpr uint32_t kLinearWarps = 8;
+/// Threads of a work group and its warps: few, so that the last work groups of a launch keep all multiprocessors busy. Of
+/// linear_argmax a warp for each of the rows that it takes together.
+inline constexpr uint32_t kLinearThreads = 128;
+inline constexpr uint32_t kLinearWarps = 4;
+inline constexpr uint32_t kArgmaxThreads = 256;
+inline constexpr uint32_t kArgmaxWarps = 8;
+/// Weight rows (columns of the result) that a warp takes together. Narrow kernels take fewer: for one activation row they need
+/// few registers, so that many warps keep memory busy.
 inline constexpr uint32_t kWarpColumns = 4;
 inline constexpr uint32_t kNarrowWarpColumns = 2;
 inline constexpr uint32_t kCombineThreads = 256;
@@ -40,7 +44,7 @@ struct LinearParams {
   uint32_t num_rows;
   uint32_t in_features;
   uint32_t out_features;
-  uint32_t num_slices;  // 1, 2, 4 or 8: warps that share a tile
+  uint32_t num_slices;  // 1, 2 or 4: warps that share a tile
   uint32_t x_is_bf16;
   uint32_t out_is_bf16;
 };

@@ -67,9 +67,9 @@ struct AnyElements {
   }
 };
 
-/// Work groups that one multiprocessor must have registers for, where a lane keeps kSums sums.
+/// Warps that one multiprocessor must have registers for, where a lane keeps kSums sums.
 template <uint32_t kSums>
-inline constexpr int kLinearGroups = kSums <= kNarrowWarpColumns ? 5 : (kSums <= kWarpColumns ? 3 : 2);
+inline constexpr int kResidentWarps = kSums <= kNarrowWarpColumns ? 40 : (kSums <= kWarpColumns ? 24 : 16);
 
 /// The weight rows of a tile. The first kFirst have their scales at `first_scale`, the others at `second_scale`.
 template <uint32_t kColumns>
@@ -218,10 +218,10 @@ FORETOKEN_DEVICE float lane_sums(float (&values)[n]) {
 }
 
 /// Sums of the warps of a work group, and how to read them: value i of tile `group` is the sum of its slices in order.
-template <uint32_t kColumns, int kRows>
+template <uint32_t kColumns, int kRows, uint32_t kWarps = kLinearWarps>
 struct TileSums {
   static constexpr int kValues = int{kColumns} * kRows;
-  float part[kLinearWarps][kValues];
+  float part[kWarps][kValues];
 
   /// Every warp stores its sums; all threads of the work group call this.
   FORETOKEN_DEVICE void store(float (&sums)[kValues]) {

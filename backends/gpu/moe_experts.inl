@@ -96,7 +96,8 @@ FORETOKEN_DEVICE void expert_tile(const MoeExpertsParams& p, const ExpertPlace& 
 /// kGated: a tile is two columns, gate rows n and up rows out_features + n; otherwise four columns. A pair that is left alone is
 /// computed alone.
 template <class Format, bool kGated, int kRows, bool kAligned>
-__global__ void __launch_bounds__(kLinearThreads, kLinearGroups<kWarpColumns * kRows>) moe_experts(const MoeExpertsParams p) {
+__global__ void __launch_bounds__(kLinearThreads, launch_bound(kResidentWarps<kWarpColumns * kRows>, kLinearThreads))
+    moe_experts(const MoeExpertsParams p) {
   begin_kernel();
   __shared__ TileSums<kWarpColumns, kRows> tile;
   __shared__ TileSums<kWarpColumns, 1> single;

@@ -11,7 +11,7 @@ template <class Format, int kRows, bool kAligned>
 void add_linear_kernels(KernelList& list, const std::string& variant) {
   list.push_back(kernel_entry("linear_" + variant, linear<Format, kRows, kAligned>, kLinearThreads));
   list.push_back(kernel_entry("linear_silu_mul_" + variant, linear_silu_mul<Format, kRows, kAligned>, kLinearThreads));
-  list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, kRows, kAligned>, kLinearThreads));
+  list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, kRows, kAligned>, kArgmaxThreads));
 }
 
 /// For one row. The partial results of linear_argmax are those of whole tiles whatever the number of rows, so it has none.
@@ -20,7 +20,7 @@ void add_narrow_kernels(KernelList& list, const std::string& variant) {
   list.push_back(kernel_entry("linear_" + variant + "_narrow", linear<Format, 1, true, kNarrowWarpColumns>, kLinearThreads));
   list.push_back(kernel_entry("linear_silu_mul_" + variant + "_narrow", linear_silu_mul<Format, 1, true, kNarrowWarpColumns>,
                               kLinearThreads));
-  list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, 1, true>, kLinearThreads));
+  list.push_back(kernel_entry("linear_argmax_" + variant, linear_argmax<Format, 1, true>, kArgmaxThreads));
 }
 
 template <class Format, int kRows, bool kAligned>

@@ -12,7 +12,8 @@ constexpr uint32_t kGroupThreads = 128;
 
 template <class Params>
 void add(ShaderList& list, const std::string& name, const ShaderCode& code) {
-  list.push_back(shader_entry<Params>(name, code, gpu::kLinearThreads));
+  constexpr bool kIsArgmax = std::is_same_v<Params, gpu::LinearArgmaxParams>;
+  list.push_back(shader_entry<Params>(name, code, kIsArgmax ? gpu::kArgmaxThreads : gpu::kLinearThreads));
 }
 
 }  // namespace

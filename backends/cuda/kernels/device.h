@@ -15,6 +15,10 @@ namespace foretoken::gpu {
 /// Lanes that exchange values: a warp.
 inline constexpr int kLanes = 32;
 
+/// The second number of __launch_bounds__ for work groups of `threads` threads, where a multiprocessor must have registers for
+/// `warps` warps: work groups.
+constexpr int launch_bound(int warps, int threads) { return warps * kLanes / threads; }
+
 /// Memory of the device, as operands and workspaces are.
 template <class T>
 FORETOKEN_DEVICE T* pointer(uint64_t address) {

@@ -13,8 +13,8 @@ namespace {
 template <class Params>
 using LinearKernels = WeightKernels<Params, 1, 2, 4, 8>;
 
-/// Columns of the result that one work group computes.
-uint32_t group_columns(uint32_t slices, uint32_t warp_columns) { return kLinearWarps / slices * warp_columns; }
+/// Columns of the result that one work group of `warps` computes.
+uint32_t group_columns(uint32_t warps, uint32_t slices, uint32_t warp_columns) { return warps / slices * warp_columns; }
 
 void add_linear(OpTable& table, const KernelModule& module) {
   const LinearKernels<LinearParams> kernels(module, "linear");
@@ -23,7 +23,7 @@ void add_linear(OpTable& table, const KernelModule& module) {
       [kernels](CommandList& cmd, const Linear& op) {
         const LinearParams params = linear_params(op.w, op.x, op.out, kernels.one_row_columns(op.w.format));
         const auto [kernel, rows, warp_columns] = kernels.choose(op.w, op.x, params.num_rows);
-        const uint32_t columns = group_columns(params.num_slices, warp_columns);
+        const uint32_t columns = group_columns(kLinearWarps, params.num_slices, warp_columns);
         kernel(cmd, Grid{ceil_div(params.out_features, columns), ceil_div(params.num_rows, rows)}, params, accesses_of(op));
       },
       [](const Linear& op) { return fits_32_bits(op.x); });
@@ -37,7 +37,7 @@ void add_linear_silu_mul(OpTable& table, const KernelModule& module) {
         const LinearParams params = linear_params(op, kernels.one_row_columns(op.gate.format));
         const bool aligned = is_aligned(op.up, op.x);
         const auto [kernel, rows, warp_columns] = kernels.choose(aligned ? op.gate : op.up, op.x, params.num_rows);
-        const uint32_t columns = group_columns(params.num_slices, warp_columns / 2);
+        const uint32_t columns = group_columns(kLinearWarps, params.num_slices, warp_columns / 2);
         kernel(cmd, Grid{ceil_div(params.out_features, columns), ceil_div(params.num_rows, rows)}, params, accesses_of(op));
       },
       [](const LinearSiluMul& op) {
@@ -57,7 +57,7 @@ ArgmaxParts argmax_parts(const LinearWeight& w) {
   constexpr uint32_t kWantedParts = 1024;
   const auto columns = static_cast<uint32_t>(w.out_features());
   const uint32_t slices = num_slices(w, w.out_features(), kWarpColumns);
-  const uint32_t tiles = ceil_div(columns, group_columns(slices, kWarpColumns));
+  const uint32_t tiles = ceil_div(columns, group_columns(kArgmaxWarps, slices, kWarpColumns));
   const uint32_t tiles_per_part = std::max(1U, tiles / kWantedParts);
   return {.num_slices = slices, .tiles_per_part = tiles_per_part, .num_parts = ceil_div(tiles, tiles_per_part)};
 }

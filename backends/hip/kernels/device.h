@@ -14,6 +14,14 @@ namespace foretoken::gpu {
 /// Lanes that exchange values: a wave of 32, or either half of a wave of 64.
 inline constexpr int kLanes = 32;
 
+/// The second number of __launch_bounds__ for work groups of `threads` threads, where a multiprocessor must have registers for
+/// `warps` warps: work groups, or for AMD waves of a SIMD, of which a multiprocessor has four. Waves count as 64 lanes.
+#if defined(__HIP_PLATFORM_NVIDIA__)
+constexpr int launch_bound(int warps, int threads) { return warps * kLanes / threads; }
+#else
+constexpr int launch_bound(int warps, int /*threads*/) { return warps * kLanes / 64 / 4; }
+#endif
+
 /// Memory of the device, as operands and workspaces are. A compiler that knows it to be no group memory makes loads that wait for
 /// no more than they must.
 template <class T>
