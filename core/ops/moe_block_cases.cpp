@@ -14,6 +14,7 @@ struct BlockShape {
   WeightKind weight{};
   DType dtype = DType::kBF16;
   bool norm_topk_prob = true;
+  bool shared_like_router = false;  // not of the experts' format
 };
 
 constexpr WeightKind kF32Weight{.format = WeightFormat::kF32};
@@ -34,13 +35,19 @@ constexpr BlockShape kShapes[] = {
     {2, 8, 2, 384, 256, 128, kFp8Block},
     {3, 8, 2, 384, 256, 128, kFp8Block, DType::kF32},
     {2, 8, 2, 256, 64, 64, kNvfp4},
+    {2, 16, 8, 512, 128, 64},
+    {2, 64, 8, 512, 192, 128, kBF16Weight, DType::kBF16, false},
+    {1, 32, 8, 512, 128, 512},
+    {1, 4, 2, 2048, 256, 64, kNvfp4, DType::kBF16, true, true},
+    {2, 8, 3, 2048, 256, 64, kNvfp4, DType::kBF16, true, true},
 };
 
 std::string name_of(const BlockShape& shape) {
   using namespace case_parts;
   return sized("T", shape.num_tokens) + sized("_E", shape.num_experts) + sized("_k", shape.top_k) +
          sized("_H", shape.hidden_size) + sized("_I", shape.intermediate_size) + sized("_S", shape.shared_size) + "_" +
-         name_of(shape.weight) + (shape.norm_topk_prob ? "" : "_all-experts") + activation_suffix(shape.dtype);
+         name_of(shape.weight) + (shape.norm_topk_prob ? "" : "_all-experts") +
+         (shape.shared_like_router ? "_shared-like-router" : "") + activation_suffix(shape.dtype);
 }
 
 MoeBlock make_block(OperandMaker& maker, const BlockShape& shape) {
@@ -51,13 +58,14 @@ MoeBlock make_block(OperandMaker& maker, const BlockShape& shape) {
   };
   // Like checkpoints: routers are not quantised.
   const WeightKind router = shape.weight.format == WeightFormat::kF32 ? kF32Weight : kBF16Weight;
+  const WeightKind shared = shape.shared_like_router ? router : shape.weight;
   MoeBlock op;
   op.x = maker.input(shape.dtype, {rows, shape.hidden_size}, fill::normal(1.0));
   op.router = weight(router, {shape.num_experts, shape.hidden_size});
   op.shared_expert_gate = weight(router, {1, shape.hidden_size});
-  op.shared_gate = weight(shape.weight, {shape.shared_size, shape.hidden_size});
-  op.shared_up = weight(shape.weight, {shape.shared_size, shape.hidden_size});
-  op.shared_down = weight(shape.weight, {shape.hidden_size, shape.shared_size});
+  op.shared_gate = weight(shared, {shape.shared_size, shape.hidden_size});
+  op.shared_up = weight(shared, {shape.shared_size, shape.hidden_size});
+  op.shared_down = weight(shared, {shape.hidden_size, shape.shared_size});
   op.gate_up = weight(shape.weight, {shape.num_experts, 2 * shape.intermediate_size, shape.hidden_size});
   op.down = weight(shape.weight, {shape.num_experts, shape.hidden_size, shape.intermediate_size});
   op.logits = maker.output(DType::kF32, {rows, shape.num_experts});

@@ -138,6 +138,22 @@ FORETOKEN_DEVICE void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
+/// Copies one segment of `bytes` per lane that has one; all lanes call it.
+FORETOKEN_DEVICE void copy_segments(uint32_t destination, uint64_t source, uint32_t bytes, bool exists, const Barrier& barrier,
+                                    uint64_t policy) {
+  if constexpr (kBulkCopies) {
+    if (exists) copy_bulk(destination, source, bytes, barrier, policy);
+  } else {
+    const uint32_t lane = threadIdx.x % gpu::kLanes;
+    for (uint32_t lanes = gpu::lane_ballot(exists); lanes != 0; lanes &= lanes - 1) {
+      const int owner = __ffs(static_cast<int>(lanes)) - 1;
+      const uint32_t to = __shfl_sync(0xffffffffU, destination, owner);
+      const uint64_t from = __shfl_sync(0xffffffffU, source, owner);
+      for (uint32_t byte = lane * 16; byte < bytes; byte += gpu::kLanes * 16) copy_16(to + byte, from + byte);
+    }
+  }
+}
+
 /// Which work group of its cluster this is.
 FORETOKEN_DEVICE uint32_t cluster_rank() {
   uint32_t rank = 0;

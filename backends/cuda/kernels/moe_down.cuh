@@ -158,7 +158,6 @@ void add_moe_kernels(gpu::KernelList& list, const std::string& format) {
   };
   add("moe_up_" + format + "_x8", moe_tile<Weights, true, false>);
   add("moe_up_" + format + "_x16", moe_tile<Weights, true, true>);
-  add("moe_up_routed_" + format, moe_up_routed<Weights>);
   add("moe_products_" + format, moe_tile<Weights, false, true>);
   add("moe_down_" + format, moe_down<Weights>);
 }

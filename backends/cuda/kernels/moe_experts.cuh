@@ -171,7 +171,6 @@ class ListedExpert {
   [[nodiscard]] __device__ __forceinline__ uint32_t pair(uint32_t i) const {
     return static_cast<uint32_t>(pairs_[at_.first + i]);
   }
-  __device__ __forceinline__ void once_loading() const {}
 
  private:
   const int32_t* pairs_;
@@ -179,69 +178,9 @@ class ListedExpert {
   ActiveExpert at_;
 };
 
-/// The same, found from the router's logits. One of the work groups writes what moe_route would have written.
-class RoutedExpert {
- public:
-  static constexpr uint32_t kLaneExperts = kRouteTileExperts / kLanes;
-  struct Memory {
-    Picks picks;
-    uint32_t pairs[kRouteFewPairs];  // sorted by expert
-    bool is_first[kRouteFewPairs];   // whether a pair is the first of its expert
-    ActiveExpert chosen;
-  };
-
-  __device__ __forceinline__ RoutedExpert(const MoeRouteFewParams& route, Memory& memory) : route_(route), memory_(memory) {}
-
-  __device__ __forceinline__ bool find(const MoeTileParams& p) {
-    static_assert(kRouteFewPairs <= kExpertThreads && kRouteFewRows <= kExpertWarps);
-    if (threadIdx.x == 0) memory_.chosen.count = 0;
-    pick_experts<kLaneExperts>(route_, memory_.picks);
-    const uint32_t* ids = memory_.picks.id;
-    const uint32_t pair = threadIdx.x;
-    const bool exists = pair < p.num_pairs;
-    const uint32_t id = exists ? ids[pair] : 0;
-    uint32_t same = 0;     // pairs of the expert
-    uint32_t before = 0;   // of those, in front of this one
-    uint32_t smaller = 0;  // pairs of experts before
-#pragma unroll 4
-    for (uint32_t i = 0; i < p.num_pairs; ++i) {
-      const uint32_t other = ids[i];
-      same += other == id ? 1 : 0;
-      before += other == id && i < pair ? 1 : 0;
-      smaller += other < id ? 1 : 0;
-    }
-    if (exists) {
-      memory_.is_first[pair] = before == 0;
-      memory_.pairs[smaller + before] = pair;
-    }
-    __syncthreads();
-    if (exists && before == 0) {
-      uint32_t active = 0;  // experts before that have pairs
-#pragma unroll 4
-      for (uint32_t i = 0; i < p.num_pairs; ++i) active += memory_.is_first[i] && ids[i] < id ? 1 : 0;
-      if (active == blockIdx.y) memory_.chosen = {id, smaller, same};
-    }
-    __syncthreads();
-    return memory_.chosen.count > 0;
-  }
-  [[nodiscard]] __device__ __forceinline__ ActiveExpert at() const { return memory_.chosen; }
-  [[nodiscard]] __device__ __forceinline__ uint32_t pair_for_warp(uint32_t i) const { return pair(i); }
-  [[nodiscard]] __device__ __forceinline__ uint32_t pair(uint32_t i) const { return memory_.pairs[memory_.chosen.first + i]; }
-  /// Called when the first weights are on their way.
-  __device__ __forceinline__ void once_loading() const {
-    if (blockIdx.x != 0 || blockIdx.y != 0) return;
-    write_plan(route_, memory_.picks);
-    write_picks<kLaneExperts>(route_, memory_.picks);
-  }
-
- private:
-  const MoeRouteFewParams& route_;
-  Memory& memory_;
-};
-
 /// Columns of one expert, for all of its pairs, kRows of them at a time. kGated: a tile of gate rows and the same of up rows.
-template <class Weights, bool kGated, bool kSixteenRows, class Expert>
-__device__ __forceinline__ void multiply_tile(const MoeTileParams& p, Expert& expert) {
+template <class Weights, bool kGated, bool kSixteenRows>
+__device__ __forceinline__ void multiply_tile(const MoeTileParams& p, ListedExpert& expert) {
   constexpr uint32_t kTiles = kGated ? 2 : 1;
   constexpr uint32_t kRows = kSixteenRows ? 16 : 8;
   constexpr uint32_t kDepth = tile_depth<Weights>();
@@ -292,7 +231,6 @@ __device__ __forceinline__ void multiply_tile(const MoeTileParams& p, Expert& ex
     }
     if (first == 0 && threadIdx.x < kExpertThreads / 2) scales[threadIdx.x] = scale;
     end_copy_group();
-    if (first == 0) expert.once_loading();
     wait_for_copy_groups<0>();
     __syncthreads();
 
@@ -337,14 +275,6 @@ __global__ void __launch_bounds__(kExpertThreads, kSixteenRows ? 1 : 2) moe_tile
   gpu::begin_kernel();
   ListedExpert expert;
   multiply_tile<Weights, kGated, kSixteenRows>(p, expert);
-}
-
-template <class Weights>
-__global__ void __launch_bounds__(kExpertThreads, 2) moe_up_routed(const __grid_constant__ MoeRoutedParams p) {
-  __shared__ RoutedExpert::Memory memory;
-  gpu::begin_kernel();
-  RoutedExpert expert(p.route, memory);
-  multiply_tile<Weights, true, false>(p.tile, expert);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ inline constexpr uint32_t kRowPadBytes = 64;
 inline constexpr uint32_t kRouteFewRows = 8;
 inline constexpr uint32_t kRouteFewExperts = 512;
 inline constexpr uint32_t kRouteFewPairs = 256;
-/// Experts at most that the work groups of moe_up_routed choose from.
+/// Experts at most that the work groups of a block choose from.
 inline constexpr uint32_t kRouteTileExperts = 256;
 inline constexpr uint32_t kRouteFewThreads = kRouteFewRows * 32;
 
@@ -80,10 +80,41 @@ struct MoeDownParams {
   uint32_t out_is_bf16;
 };
 
-/// moe_up_routed: each work group routes the rows itself; the lists of `tile` are those that `route` writes.
-struct MoeRoutedParams {
+/// Of the kernels of a block of few rows: rows of x and picks at most; threads, those that multiply and the warps that load (one
+/// alone does not give out the many copies of moe_block_up as fast as memory serves them); the ring of moe_block_up, and units of
+/// a row in a stage; columns of a work group of moe_block_down, and matrices whose columns it holds at once.
+inline constexpr uint32_t kBlockRows = 2;
+inline constexpr uint32_t kBlockPairs = 32;
+inline constexpr uint32_t kBlockLoaders = 2;
+inline constexpr uint32_t kBlockUpThreads = kExpertThreads + kBlockLoaders * 32;
+inline constexpr uint32_t kBlockDownThreads = kExpertThreads + 32;
+inline constexpr uint32_t kBlockStages = 4;
+inline constexpr uint32_t kBlockStageUnits = 8;
+inline constexpr uint32_t kBlockColumns = 16;
+inline constexpr uint32_t kBlockSlots = 8;
+/// Group memory that moe_block_down needs at most, with what it declares.
+inline constexpr uint32_t kBlockGroupMemory = 160 << 10;
+
+/// moe_block_up: grid (num_sets sets of kExpertTileRows columns, pairs). slice_bits: 1 to 3. The lists of `tile` are not used:
+/// each work group routes the rows.
+struct MoeBlockUpParams {
   MoeTileParams tile;
   MoeRouteFewParams route;
+  uint32_t num_sets;
+  uint32_t reserved;
+};
+
+/// moe_block_down: grid: column tiles. It writes what moe_route writes, and the output of the shared expert.
+struct MoeBlockDownParams {
+  MoeDownParams down;
+  MoeRouteFewParams route;
+  gpu::WeightParams shared_weight;  // [H, S]
+  uint64_t shared_x;                // [T, S] BF16
+  uint64_t shared_x_stride;
+  uint32_t shared_features;    // S
+  uint32_t shared_slice_bits;  // as SmallProjection has it
+  uint32_t shared_row_bytes;   // of shared_x in group memory
+  uint32_t slot_bytes;         // of the columns of one matrix
 };
 
 }  // namespace foretoken::cuda

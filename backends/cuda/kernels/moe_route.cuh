@@ -54,14 +54,15 @@ struct Picks {
   float logit[kRouteFewPairs];
 };
 
-/// The lane's logits of row `row`; NaN counts as -infinity.
+/// The lane's logits of row `row`, past the first-level cache: a kernel may read them before it waits, when they are there; NaN
+/// counts as -infinity.
 template <uint32_t kLaneExperts>
 __device__ __forceinline__ void load_logits(const MoeRouteFewParams& p, uint32_t row, float (&values)[kLaneExperts]) {
   const float* logits = pointer<const float>(p.logits) + row * p.logits_stride;
 #pragma unroll
   for (uint32_t i = 0; i < kLaneExperts; ++i) {
     const uint32_t e = threadIdx.x % kLanes + i * kLanes;
-    const float logit = e < p.num_experts ? logits[e] : -INFINITY;
+    const float logit = e < p.num_experts ? __ldcg(logits + e) : -INFINITY;
     values[i] = logit == logit ? logit : -INFINITY;
   }
 }
@@ -97,9 +98,9 @@ __device__ __forceinline__ void pick_experts(const MoeRouteFewParams& p, Picks& 
   __syncthreads();
 }
 
-/// Warp r writes the experts of row r and their weights.
-template <uint32_t kLaneExperts>
-__device__ __forceinline__ void write_picks(const MoeRouteFewParams& p, const Picks& picks) {
+/// Calls take(pair, weight) for the picks of row r in lanes of warp r.
+template <uint32_t kLaneExperts, class Take>
+__device__ __forceinline__ void for_each_pick(const MoeRouteFewParams& p, const Picks& picks, const Take& take) {
   const uint32_t lane = threadIdx.x % kLanes;
   const uint32_t row = threadIdx.x / kLanes;
   if (row >= p.num_rows) return;
@@ -120,10 +121,16 @@ __device__ __forceinline__ void write_picks(const MoeRouteFewParams& p, const Pi
     for (uint32_t i = 0; i < kLaneExperts; ++i) sum += expf(values[i] - largest);
     sum = gpu::lane_sum(sum);
   }
-  for (uint32_t s = lane; s < p.top_k; s += kLanes) {
-    pointer<int32_t>(p.topk_ids)[first + s] = static_cast<int32_t>(picks.id[first + s]);
-    pointer<float>(p.topk_weights)[first + s] = expf(picks.logit[first + s] - largest) / sum;
-  }
+  for (uint32_t s = lane; s < p.top_k; s += kLanes) take(first + s, expf(picks.logit[first + s] - largest) / sum);
+}
+
+/// Warp r writes the experts of row r and their weights.
+template <uint32_t kLaneExperts>
+__device__ __forceinline__ void write_picks(const MoeRouteFewParams& p, const Picks& picks) {
+  for_each_pick<kLaneExperts>(p, picks, [&](uint32_t pair, float weight) {
+    pointer<int32_t>(p.topk_ids)[pair] = static_cast<int32_t>(picks.id[pair]);
+    pointer<float>(p.topk_weights)[pair] = weight;
+  });
 }
 
 /// Writes where the pairs of each expert begin, and the pairs by expert.

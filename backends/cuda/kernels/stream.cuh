@@ -27,22 +27,6 @@ FORETOKEN_DEVICE void multiply_add(float (&c)[4], uint32_t a0, uint32_t a1, uint
   }
 }
 
-/// Copies one segment of `bytes` per lane that has one; all lanes call it.
-FORETOKEN_DEVICE void copy_segments(uint32_t destination, uint64_t source, uint32_t bytes, bool exists, const Barrier& barrier,
-                                    uint64_t policy) {
-  if constexpr (kBulkCopies) {
-    if (exists) copy_bulk(destination, source, bytes, barrier, policy);
-  } else {
-    const uint32_t lane = threadIdx.x % kLanes;
-    for (uint32_t lanes = gpu::lane_ballot(exists); lanes != 0; lanes &= lanes - 1) {
-      const int owner = __ffs(static_cast<int>(lanes)) - 1;
-      const uint32_t to = __shfl_sync(0xffffffffU, destination, owner);
-      const uint64_t from = __shfl_sync(0xffffffffU, source, owner);
-      for (uint32_t byte = lane * 16; byte < bytes; byte += kLanes * 16) copy_16(to + byte, from + byte);
-    }
-  }
-}
-
 /// One of the warps that keep the ring full: rows warp, warp + loaders, ... of each stage. It reads nothing but weights, so it
 /// waits for no earlier kernel.
 template <StreamShape kShape, bool kPaired>

@@ -136,6 +136,28 @@ void add_moe_experts_up(OpTable& table, const KernelModule& module, ExpertFormat
       [formats](const MoeExpertsUp& op) { return accepts_up(formats, op); });
 }
 
+MoeDownParams down_params(const MoeExpertsDown& op) {
+  return {.weight = gpu::weight_params(op.down),
+          .x = op.act.address(),
+          .expert_offsets = op.expert_offsets.address(),
+          .expert_pairs = op.expert_pairs.address(),
+          .topk_weights = op.topk_weights.address(),
+          .shared = op.shared.address(),
+          .shared_gate = op.shared_gate.address(),
+          .out = op.out.address(),
+          .shared_stride = stride(op.shared),
+          .shared_gate_stride = stride(op.shared_gate),
+          .out_stride = stride(op.out),
+          .num_rows = extent(op.act, 0),
+          .top_k = extent(op.act, 1),
+          .num_experts = extent(op.down.weight, 0),
+          .in_features = extent(op.act, 2),
+          .out_features = extent(op.out, 1),
+          .x_row_bytes = x_row_bytes(op.down),
+          .shared_is_bf16 = op.shared ? gpu::is_bf16(op.shared) : 0U,
+          .out_is_bf16 = gpu::is_bf16(op.out)};
+}
+
 class DownKernels {
  public:
   explicit DownKernels(const KernelModule& module)
@@ -162,25 +184,7 @@ class DownKernels {
   }
 
   void launch_together(CommandList& cmd, const MoeExpertsDown& op, uint32_t memory) const {
-    const MoeDownParams params{.weight = gpu::weight_params(op.down),
-                               .x = op.act.address(),
-                               .expert_offsets = op.expert_offsets.address(),
-                               .expert_pairs = op.expert_pairs.address(),
-                               .topk_weights = op.topk_weights.address(),
-                               .shared = op.shared.address(),
-                               .shared_gate = op.shared_gate.address(),
-                               .out = op.out.address(),
-                               .shared_stride = stride(op.shared),
-                               .shared_gate_stride = stride(op.shared_gate),
-                               .out_stride = stride(op.out),
-                               .num_rows = extent(op.act, 0),
-                               .top_k = extent(op.act, 1),
-                               .num_experts = extent(op.down.weight, 0),
-                               .in_features = extent(op.act, 2),
-                               .out_features = extent(op.out, 1),
-                               .x_row_bytes = x_row_bytes(op.down),
-                               .shared_is_bf16 = op.shared ? gpu::is_bf16(op.shared) : 0U,
-                               .out_is_bf16 = gpu::is_bf16(op.out)};
+    const MoeDownParams params = down_params(op);
     const Grid grid{.x = ceil_div(params.out_features, kExpertTileRows), .group_memory = memory};
     together_.get(op.down.format)(cmd, grid, params, accesses_of(op));
   }
@@ -210,14 +214,18 @@ void add_moe_experts_down(OpTable& table, const KernelModule& module, ExpertForm
       [formats](const MoeExpertsDown& op) { return accepts_down(formats, op); }, gpu::products_bytes);
 }
 
-/// Rows up to which one launch for routing and the first projection is faster than two: every work group routes all rows.
-constexpr int64_t kMostBlockRows = 2;
-
-/// MoeBlock for few rows in four launches: everything small that reads x, the first projection of the experts, whose work groups
-/// route the rows themselves, the output of the shared expert, and the second projection.
+/// MoeBlock for few rows in three launches: everything small that reads x; the first projection of the experts; the output of the
+/// shared expert and the second projection. The work groups of the last two route the rows themselves, so that weights are asked
+/// for as early as they can be.
 class FewRowsBlock {
  public:
-  explicit FewRowsBlock(const KernelModule& module) : small_(module), up_(module, "moe_up_routed_"), down_(module) {}
+  explicit FewRowsBlock(const KernelModule& module) : small_(module) {
+    for (const WeightFormat format : kFormats) {
+      const std::string suffix = gpu::kernel_suffix(format);
+      up_[static_cast<size_t>(format)] = module.resolve<MoeBlockUpParams>("moe_block_up_" + suffix);
+      down_[static_cast<size_t>(format)] = module.resolve_optional<MoeBlockDownParams>("moe_block_down_" + suffix);
+    }
+  }
 
   void launch(CommandList& cmd, const MoeBlock& op) const {
     const std::vector<Access> accesses = accesses_of(op);
@@ -227,36 +235,89 @@ class FewRowsBlock {
     scores.add_pair(op.shared_gate, op.shared_up, op.shared_act);
     scores.release_early();
     small_.launch(cmd, scores, accesses);
-    const MoeRoutedParams routed{.tile = up_params(op.experts_up()), .route = route_params(op.route())};
-    up_.get(op.gate_up.format)(cmd, tile_grid(routed.tile, extent(op.x, 0)), routed, accesses);
-    SmallLaunch shared(op.shared_act);
-    shared.add(op.shared_down, op.shared);
-    small_.launch(cmd, shared, accesses);
-    down_.launch(cmd, op.experts_down());
+    launch_up(cmd, op, accesses);
+    launch_down(cmd, op, accesses);
   }
 
-  static Availability accepts(const MoeBlock& op) {
+  [[nodiscard]] Availability accepts(const MoeBlock& op) const {
     if (op.precision != LinearPrecision::kExact) return Availability::no("for exact passes");
-    if (op.x.dim(0) > kMostBlockRows) return Availability::no("at most " + std::to_string(kMostBlockRows) + " rows");
-    if (op.router.format != op.shared_gate.format || op.router.format != op.shared_expert_gate.format) {
-      return Availability::no("router and shared expert of one format");
+    if (op.x.dim(0) > kBlockRows) return Availability::no("at most " + std::to_string(kBlockRows) + " rows");
+    if (op.expert_pairs.dim(0) > kBlockPairs) return Availability::no("at most " + std::to_string(kBlockPairs) + " picks");
+    if (std::ranges::find(kFormats, op.gate_up.format) == kFormats.end() || op.down.format != op.gate_up.format) {
+      return Availability::no("experts of BF16 or of NVFP4");
+    }
+    if (const auto& down = down_[static_cast<size_t>(op.down.format)]; !down) return Availability::no(down.absent_reason());
+    const LinearWeight* small[] = {&op.router, &op.shared_expert_gate, &op.shared_gate, &op.shared_up, &op.shared_down};
+    for (const LinearWeight* w : small) {
+      if (w->format != WeightFormat::kBF16) return Availability::no("router and shared expert of BF16");
+      if (const Availability one = small_accepts(*w, w == &op.shared_down ? op.shared_act : op.x); !one) return one;
     }
     if (const Availability same = gpu::gate_and_up_agree(op.shared_product()); !same) return same;
-    for (const LinearWeight* w : {&op.router, &op.shared_expert_gate, &op.shared_gate, &op.shared_up}) {
-      if (const Availability one = small_accepts(*w, op.x); !one) return one;
-    }
-    if (const Availability shared = small_accepts(op.shared_down, op.shared_act); !shared) return shared;
     if (const Availability few = routes(op.route()); !few) return few;
     if (const Availability experts = gpu::dim_at_most(op.logits, 1, kRouteTileExperts, "router outputs"); !experts)
       return experts;
+    for (const LinearWeight* w : {&op.gate_up, &op.down, &op.shared_down}) {
+      if (w->in_features() % unit_elements(*w) != 0 || w->scale.address() % 16 != 0) {
+        return Availability::no("experts with rows of a multiple of " + std::to_string(unit_elements(*w)) + " weights");
+      }
+    }
+    if (num_units(op.gate_up) % kBlockStageUnits != 0 || slice_bits_of(op.gate_up) == 0) {
+      return Availability::no("rows of x of a multiple of " + std::to_string(kBlockStageUnits * unit_elements(op.gate_up)) +
+                              " elements");
+    }
+    if (down_memory(op) > kMostBlockMemory) return Availability::no("shorter rows of activations");
     const Availability up = accepts_up(ExpertFormats::kBF16AndNvfp4, op.experts_up());
     return up ? accepts_down(ExpertFormats::kBF16AndNvfp4, op.experts_down()) : up;
   }
 
  private:
+  static constexpr std::array kFormats{WeightFormat::kBF16, WeightFormat::kNvfp4};
+  /// Beside what moe_block_down declares.
+  static constexpr uint32_t kMostBlockMemory = kBlockGroupMemory - (9 << 10);
+
+  /// Bytes of codes and scales of a unit of a row.
+  static uint32_t unit_bytes(const LinearWeight& w) { return kUnitBits / 8 + (w.format == WeightFormat::kNvfp4 ? 16 : 0); }
+
+  /// Of the columns of one matrix in moe_block_down.
+  static uint32_t slot_bytes(const MoeBlock& op) {
+    const auto bytes = [](const LinearWeight& w) { return kBlockColumns * num_units(w) * unit_bytes(w); };
+    return std::max(bytes(op.down), bytes(op.shared_down));
+  }
+  /// Group memory of moe_block_down (kernels/moe_block.cuh).
+  static uint32_t down_memory(const MoeBlock& op) {
+    return kBlockSlots * slot_bytes(op) + extent(op.expert_pairs, 0) * x_row_bytes(op.down) +
+           extent(op.x, 0) * x_row_bytes(op.shared_down);
+  }
+
+  void launch_up(CommandList& cmd, const MoeBlock& op, std::span<const Access> accesses) const {
+    MoeBlockUpParams params{.tile = up_params(op.experts_up()), .route = route_params(op.route()), .num_sets = 0, .reserved = 0};
+    const uint32_t sets = params.tile.out_features / kExpertTileRows;
+    // As many sets in turn as leave a work group to each multiprocessor.
+    params.num_sets = ceil_div(sets * params.tile.num_pairs, cmd.capabilities().num_compute_units);
+    const Grid grid{.x = ceil_div(sets, params.num_sets),
+                    .y = params.tile.num_pairs,
+                    .group_memory = kBlockStages * 2 * kExpertTileRows * kBlockStageUnits * unit_bytes(op.gate_up) +
+                                    params.route.num_rows * params.tile.x_row_bytes};
+    up_[static_cast<size_t>(op.gate_up.format)](cmd, grid, params, accesses);
+  }
+
+  void launch_down(CommandList& cmd, const MoeBlock& op, std::span<const Access> accesses) const {
+    const MoeBlockDownParams params{.down = down_params(op.experts_down()),
+                                    .route = route_params(op.route()),
+                                    .shared_weight = gpu::weight_params(op.shared_down),
+                                    .shared_x = op.shared_act.address(),
+                                    .shared_x_stride = stride(op.shared_act),
+                                    .shared_features = static_cast<uint32_t>(op.shared_down.in_features()),
+                                    .shared_slice_bits = small_slice_bits(op.shared_down, op.shared_down.out_features()),
+                                    .shared_row_bytes = x_row_bytes(op.shared_down),
+                                    .slot_bytes = slot_bytes(op)};
+    const Grid grid{.x = params.down.out_features / kBlockColumns, .group_memory = down_memory(op)};
+    down_[static_cast<size_t>(op.down.format)](cmd, grid, params, accesses);
+  }
+
   SmallKernels small_;
-  FormatKernels<MoeRoutedParams> up_;
-  DownKernels down_;
+  std::array<Kernel<MoeBlockUpParams>, 5> up_;
+  std::array<Kernel<MoeBlockDownParams>, 5> down_;
 };
 
 }  // namespace
@@ -269,9 +330,10 @@ void add_moe_expert_ops(OpTable& table, const KernelModule& module, ExpertFormat
 }
 
 void add_moe_block_ops(OpTable& table, const KernelModule& module) {
+  const FewRowsBlock block(module);
   table.add<MoeBlock>(
-      "few rows", [block = FewRowsBlock(module)](CommandList& cmd, const MoeBlock& op) { block.launch(cmd, op); },
-      FewRowsBlock::accepts, [](const MoeBlock& op) { return gpu::products_bytes(op.experts_down()); });
+      "few rows", [block](CommandList& cmd, const MoeBlock& op) { block.launch(cmd, op); },
+      [block](const MoeBlock& op) { return block.accepts(op); });
 }
 
 }  // namespace foretoken::cuda
