@@ -1,5 +1,5 @@
 #include "backends/cuda/kernels/kernels.h"
-#include "backends/cuda/kernels/moe_block.cuh"
+#include "backends/cuda/kernels/moe_block_down.cuh"
 #include "backends/cuda/kernels/moe_down.cuh"
 
 namespace foretoken::cuda {

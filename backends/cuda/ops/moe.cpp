@@ -283,7 +283,7 @@ class FewRowsBlock {
     const auto bytes = [](const LinearWeight& w) { return kBlockColumns * num_units(w) * unit_bytes(w); };
     return std::max(bytes(op.down), bytes(op.shared_down));
   }
-  /// Group memory of moe_block_down (kernels/moe_block.cuh).
+  /// Group memory of moe_block_down (kernels/moe_block_down.cuh).
   static uint32_t down_memory(const MoeBlock& op) {
     return kBlockSlots * slot_bytes(op) + extent(op.expert_pairs, 0) * x_row_bytes(op.down) +
            extent(op.x, 0) * x_row_bytes(op.shared_down);
