@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/foretoken/spread.h"
 #include "core/error.h"
 
 namespace foretoken::cli {
@@ -136,16 +137,16 @@ double ReadMeter::measure() {
       span.to = Clock::now();
     }
   });
-  double best_seconds = 1e30;
+  std::array<double, kPasses> seconds{};
   for (size_t pass = 0; pass < kPasses; ++pass) {
     Span all = spans[0][pass];
     for (const auto& of_thread : spans) {
       all.from = std::min(all.from, of_thread[pass].from);
       all.to = std::max(all.to, of_thread[pass].to);
     }
-    best_seconds = std::min(best_seconds, std::chrono::duration<double>(all.to - all.from).count());
+    seconds[pass] = std::chrono::duration<double>(all.to - all.from).count();
   }
-  return static_cast<double>(part_bytes_ * num_threads_) / best_seconds;
+  return static_cast<double>(part_bytes_ * num_threads_) / spread_of({seconds.begin(), seconds.end()}).median;
 }
 
 uint64_t last_level_cache_bytes() {

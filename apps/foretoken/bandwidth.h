@@ -16,8 +16,8 @@ class ReadMeter {
   ReadMeter(const ReadMeter&) = delete;
   ReadMeter& operator=(const ReadMeter&) = delete;
 
-  /// Bytes per second that the threads reach together, each reading its part in order: the best of several passes. Throws
-  /// OutOfMemory.
+  /// Bytes per second that the threads reach together, each reading its part in order: the median of several passes, as times
+  /// that are compared with it are medians. Throws OutOfMemory.
   [[nodiscard]] double measure();
   [[nodiscard]] size_t num_threads() const { return num_threads_; }
 
