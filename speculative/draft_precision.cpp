@@ -134,6 +134,9 @@ Availability runs_fp8_lm_head(const GpuBackend& backend, const PlannedTensor& lm
   return quantizes ? table.availability(LinearArgmax::schema().name(), &pick) : quantizes;
 }
 
+/// A BF16 LM head up to this size stays in caches near the cores, from which it is read faster than FP8 is decoded.
+constexpr uint64_t kCachedLmHeadBytes = uint64_t{4} << 20;
+
 void choose_lm_head(const GpuBackend& backend, const WeightPlan& plan, const DraftLmHead& wanted, DraftFormats& formats) {
   const PlannedTensor stored = stored_lm_head(plan);
   if (wanted.choice == DraftLmHead::Choice::kCheckpoint) return;
@@ -153,6 +156,8 @@ void choose_lm_head(const GpuBackend& backend, const WeightPlan& plan, const Dra
   if (!fp8.storable) return share("FP8: " + fp8.storable.reason());
   if (!fp8.fast) return share("FP8: " + fp8.fast.reason());
   if (const Availability runs = runs_fp8_lm_head(backend, stored); !runs) return share("FP8: " + runs.reason());
+  if (dtype_bytes(stored.dtype, static_cast<size_t>(stored.shape.num_elements())) <= kCachedLmHeadBytes)
+    return share("it is small enough for caches");
   formats.lm_head = WeightFormat::kFp8Block;
   formats.lm_head_reason = "drafts use an FP8 copy of the LM head, which this device is faster with";
 }

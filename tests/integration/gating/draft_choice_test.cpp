@@ -4,6 +4,7 @@
 
 #include "gated_cpu.h"
 #include "models/checkpoint.h"
+#include "models/synth.h"
 #include "models/weight_map.h"
 #include "speculative/draft_precision.h"
 #include "tests/support/golden.h"
@@ -21,6 +22,12 @@ DraftFormats choose(const GpuBackend& backend, const DraftPrecision& wanted) {
   const Checkpoint source(data_path("tiny-dense"));
   const ModelConfig config = load_model_config(data_path("tiny-dense"));
   return choose_draft_formats(backend, *plan_weights(source, config), wanted);
+}
+
+/// Of a model whose LM head is too large for caches.
+DraftFormats choose_for_large(const GpuBackend& backend) {
+  const SynthSource source(parse_synth_spec("synth:qwen3.5-0.8b:layers=1"));
+  return choose_draft_formats(backend, *plan_weights(source, source.config()), {});
 }
 
 /// Text and rounds at depth 4 with a head in `formats`.
@@ -44,8 +51,9 @@ void expect_same_rounds(const GenerationResult& got, const GenerationResult& exp
 
 TEST(DraftChoice, AutoMakesAnFp8LmHeadWhereThatIsFast) {
   const auto backend = gated_cpu(without_nvfp4());
-  EXPECT_EQ(choose(*backend, {}).lm_head, kFp8);
-  EXPECT_EQ(choose(*gated_cpu(fp8_only()), {}).lm_head, kFp8);
+  EXPECT_EQ(choose_for_large(*backend).lm_head, kFp8);
+  EXPECT_EQ(choose_for_large(*gated_cpu(fp8_only())).lm_head, kFp8);
+  EXPECT_THAT(choose(*backend, {}).lm_head_reason, HasSubstr("small enough for caches"));
 }
 
 TEST(DraftChoice, AutoSharesTheLmHeadWhereFp8IsMissingAndSaysWhy) {
