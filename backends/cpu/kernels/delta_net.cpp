@@ -122,14 +122,20 @@ FORETOKEN_SIMD_INLINE Gates gates(double decay_rate, float a, float dt_bias, flo
           .beta = static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(b))))};
 }
 
-/// kSliceVectors vectors of one row of a slice; `width` columns of it exist.
-struct SliceRow {
-  F32x16 v[kSliceVectors];
+/// kVectors vectors of one row of a slice; `width` columns of it exist.
+template <size_t kVectors>
+struct RowVectors {
+  F32x16 v[kVectors];
 
+  static FORETOKEN_SIMD_INLINE RowVectors zero() {
+    RowVectors row;
+    for (F32x16& vector : row.v) vector = F32x16::zero();
+    return row;
+  }
   template <bool kWhole>
-  static FORETOKEN_SIMD_INLINE SliceRow load(const float* p, size_t width) {
-    SliceRow row;
-    for (size_t j = 0; j < kSliceVectors; ++j) {
+  static FORETOKEN_SIMD_INLINE RowVectors load(const float* p, size_t width) {
+    RowVectors row;
+    for (size_t j = 0; j < kVectors; ++j) {
       const size_t at = j * kLanes;
       if (kWhole) {
         row.v[j] = F32x16::load(p + at);
@@ -141,7 +147,7 @@ struct SliceRow {
   }
   template <bool kWhole>
   FORETOKEN_SIMD_INLINE void store(float* p, size_t width) const {
-    for (size_t j = 0; j < kSliceVectors; ++j) {
+    for (size_t j = 0; j < kVectors; ++j) {
       const size_t at = j * kLanes;
       if (kWhole) {
         v[j].store(p + at);
@@ -150,64 +156,90 @@ struct SliceRow {
       }
     }
   }
+  /// this += factor * row
+  FORETOKEN_SIMD_INLINE void add(const RowVectors& row, F32x16 factor) {
+    for (size_t j = 0; j < kVectors; ++j) v[j] = fma(row.v[j], factor, v[j]);
+  }
 };
+using SliceRow = RowVectors<kSliceVectors>;
 
 /// Sums over the key dimension, term i in sum i % kUnroll.
-struct SliceSums {
-  SliceRow part[kUnroll];
+template <size_t kVectors>
+struct KeySums {
+  RowVectors<kVectors> part[kUnroll];
 
-  static FORETOKEN_SIMD_INLINE SliceSums zero() {
-    SliceSums sums;
-    for (SliceRow& row : sums.part) {
-      for (F32x16& vector : row.v) vector = F32x16::zero();
-    }
+  static FORETOKEN_SIMD_INLINE KeySums zero() {
+    KeySums sums;
+    for (RowVectors<kVectors>& row : sums.part) row = RowVectors<kVectors>::zero();
     return sums;
   }
   FORETOKEN_SIMD_INLINE F32x16 total(size_t j) const { return (part[0].v[j] + part[1].v[j]) + (part[2].v[j] + part[3].v[j]); }
 };
 
+/// Calls term(i, sum that takes it) for i < key_dim, in order.
+template <class Term>
+FORETOKEN_SIMD_INLINE void for_each_key(size_t key_dim, const Term& term) {
+  size_t i = 0;
+  for (; i + kUnroll <= key_dim; i += kUnroll) {
+    for (size_t u = 0; u < kUnroll; ++u) term(i + u, u);
+  }
+  for (size_t u = 0; i < key_dim; ++i, ++u) term(i, u);
+}
+
 /// A state slice: dk rows of `width` columns, `stride` elements apart.
 struct Slice {
   float* data;
   size_t stride;
+
+  [[nodiscard]] FORETOKEN_SIMD_INLINE float* row(size_t i) const { return data + i * stride; }
 };
 
-/// One token on one slice: reads `from`, writes `to` (which may be the same). Gives delta and the output.
-template <bool kWhole, bool kStore>
-FORETOKEN_SIMD_INLINE void delta_step(Slice from, Slice to, size_t key_dim, size_t width, const float* q, const float* k,
-                                      SliceRow v, Gates gate, SliceRow& delta, SliceRow& out) {
-  const F32x16 decay = F32x16::broadcast(gate.decay);
-  SliceSums kv = SliceSums::zero();
-  const auto add_key = [&](size_t i, SliceRow& sum) {
-    const SliceRow s = SliceRow::load<kWhole>(from.data + i * from.stride, width);
-    const F32x16 key = F32x16::broadcast(k[i]);
-    for (size_t j = 0; j < kSliceVectors; ++j) sum.v[j] = fma(s.v[j], key, sum.v[j]);
-  };
-  size_t i = 0;
-  for (; i + kUnroll <= key_dim; i += kUnroll) {
-    for (size_t u = 0; u < kUnroll; ++u) add_key(i + u, kv.part[u]);
-  }
-  for (size_t u = 0; i < key_dim; ++i, ++u) add_key(i, kv.part[u]);
-  const F32x16 beta = F32x16::broadcast(gate.beta);
-  for (size_t j = 0; j < kSliceVectors; ++j) delta.v[j] = beta * (v.v[j] - decay * kv.total(j));
+/// S^T k of a slice.
+template <bool kWhole>
+FORETOKEN_SIMD_INLINE SliceRow times_key(Slice state, size_t key_dim, size_t width, const float* k) {
+  KeySums<kSliceVectors> sums = KeySums<kSliceVectors>::zero();
+  for_each_key(key_dim, [&](size_t i, size_t u) {
+    sums.part[u].add(SliceRow::load<kWhole>(state.row(i), width), F32x16::broadcast(k[i]));
+  });
+  SliceRow result;
+  for (size_t j = 0; j < kSliceVectors; ++j) result.v[j] = sums.total(j);
+  return result;
+}
 
-  SliceSums sums = SliceSums::zero();
-  const auto update = [&](size_t row, SliceRow& sum) {
-    SliceRow s = SliceRow::load<kWhole>(from.data + row * from.stride, width);
-    const F32x16 key = F32x16::broadcast(k[row]);
-    const F32x16 query = F32x16::broadcast(q[row]);
-    for (size_t j = 0; j < kSliceVectors; ++j) {
-      s.v[j] = fma(key, delta.v[j], decay * s.v[j]);
-      sum.v[j] = fma(s.v[j], query, sum.v[j]);
+/// What a token does to a slice.
+struct DeltaToken {
+  const float* q;
+  const float* k;
+  const float* next_k;  // of the next token; null: there is none
+  float decay;
+};
+
+/// Reads `from`, adds the token and writes `to` (which may be the same, and is not written unless kStore). Gives the output, and
+/// S^T k of the next token. The columns are taken in halves, whose sums stay in registers.
+template <bool kWhole, bool kStore, bool kHasNext>
+FORETOKEN_SIMD_INLINE void add_token(Slice from, Slice to, size_t key_dim, size_t width, const DeltaToken& token,
+                                     const SliceRow& delta, SliceRow& out, SliceRow& next) {
+  constexpr size_t kHalf = kSliceVectors / 2;
+  using Half = RowVectors<kHalf>;
+  const F32x16 decay = F32x16::broadcast(token.decay);
+  for (size_t first = 0; first < kSliceVectors; first += kHalf) {
+    const size_t column = first * kLanes;
+    const size_t columns = column < width ? width - column : 0;
+    KeySums<kHalf> outs = KeySums<kHalf>::zero();
+    KeySums<kHalf> nexts = KeySums<kHalf>::zero();
+    for_each_key(key_dim, [&](size_t i, size_t u) {
+      Half s = Half::template load<kWhole>(from.row(i) + column, columns);
+      const F32x16 key = F32x16::broadcast(token.k[i]);
+      for (size_t j = 0; j < kHalf; ++j) s.v[j] = fma(key, delta.v[first + j], decay * s.v[j]);
+      outs.part[u].add(s, F32x16::broadcast(token.q[i]));
+      if (kHasNext) nexts.part[u].add(s, F32x16::broadcast(token.next_k[i]));
+      if (kStore) s.template store<kWhole>(to.row(i) + column, columns);
+    });
+    for (size_t j = 0; j < kHalf; ++j) {
+      out.v[first + j] = outs.total(j);
+      if (kHasNext) next.v[first + j] = nexts.total(j);
     }
-    if (kStore) s.store<kWhole>(to.data + row * to.stride, width);
-  };
-  i = 0;
-  for (; i + kUnroll <= key_dim; i += kUnroll) {
-    for (size_t u = 0; u < kUnroll; ++u) update(i + u, sums.part[u]);
   }
-  for (size_t u = 0; i < key_dim; ++i, ++u) update(i, sums.part[u]);
-  for (size_t j = 0; j < kSliceVectors; ++j) out.v[j] = sums.total(j);
 }
 
 /// Where one item of the delta rule works.
@@ -252,8 +284,8 @@ void record_keys(const GatedDeltaRuleParams& p, const DeltaItem& item, const Row
 template <bool kWhole>
 FORETOKEN_SIMD_INLINE void copy_slice(Slice from, Slice to, size_t key_dim, size_t width) {
   for (size_t i = 0; i < key_dim; ++i) {
-    const SliceRow row = SliceRow::load<kWhole>(from.data + i * from.stride, width);
-    row.template store<kWhole>(to.data + i * to.stride, width);
+    const SliceRow row = SliceRow::load<kWhole>(from.row(i), width);
+    row.template store<kWhole>(to.row(i), width);
   }
 }
 
@@ -266,17 +298,24 @@ void delta_rule_slice(const GatedDeltaRuleParams& p, const DeltaItem& item, cons
   const Slice state = {p.state + (item.rows.slot * p.num_value_heads + item.head) * p.key_dim * p.value_dim + column,
                        p.value_dim};
   const Slice target = is_private ? Slice{scratch, kStateSlice} : state;
+  SliceRow kv = times_key<kWhole>(state, p.key_dim, width, block.k[0]);
   for (size_t i = 0; i < block.count; ++i) {
     const size_t row = item.rows.first + block.first + i;
     const float* value = p.qkv + row * p.qkv_stride + 2 * p.num_key_heads * p.key_dim + item.head * p.value_dim + column;
     const SliceRow v = SliceRow::load<kWhole>(value, width);
     const Slice from = i == 0 ? state : target;
+    const bool has_next = i + 1 < block.count;
+    const DeltaToken token{block.q[i], block.k[i], has_next ? block.k[i + 1] : nullptr, block.gate[i].decay};
+    const F32x16 decay = F32x16::broadcast(token.decay);
+    const F32x16 beta = F32x16::broadcast(block.gate[i].beta);
     SliceRow delta, out;
-    // The last recorded row leaves no state behind: nothing reads it.
-    if (p.records && i + 1 == block.count) {
-      delta_step<kWhole, false>(from, target, p.key_dim, width, block.q[i], block.k[i], v, block.gate[i], delta, out);
+    for (size_t j = 0; j < kSliceVectors; ++j) delta.v[j] = beta * (v.v[j] - decay * kv.v[j]);
+    if (has_next) {
+      add_token<kWhole, true, true>(from, target, p.key_dim, width, token, delta, out, kv);
+    } else if (p.records) {  // nothing reads the state that the last recorded row leaves behind
+      add_token<kWhole, false, false>(from, target, p.key_dim, width, token, delta, out, kv);
     } else {
-      delta_step<kWhole, true>(from, target, p.key_dim, width, block.q[i], block.k[i], v, block.gate[i], delta, out);
+      add_token<kWhole, true, false>(from, target, p.key_dim, width, token, delta, out, kv);
     }
     out.store<kWhole>(p.out + row * p.out_stride + item.head * p.value_dim + column, width);
     if (!p.records) continue;

@@ -33,23 +33,41 @@ FORETOKEN_SIMD_INLINE size_t commit_count(const int32_t* num_commit, size_t reco
   return count < record_rows ? count : record_rows;
 }
 
-/// Adds the first `count` recorded rows of a slot to columns [column, column + width) of a head's state.
-inline void commit_columns(const GatedDeltaRuleParams& p, size_t slot, size_t count, size_t head, size_t column, size_t width) {
-  if (count == 0) return;
+/// Adds kRows recorded rows, from `first` on, of a slot to columns [column, column + width) of a head's state.
+template <size_t kRows>
+void commit_rows(const GatedDeltaRuleParams& p, size_t slot, size_t first, size_t head, size_t column, size_t width) {
+  const float* keys[kRows];
+  const float* deltas[kRows];
+  F32x16 decays[kRows];
+#pragma GCC unroll 4
+  for (size_t row = 0; row < kRows; ++row) {
+    const size_t record = (slot * p.record_rows + first + row) * p.num_value_heads + head;
+    keys[row] = p.key_record + record * p.key_dim;
+    deltas[row] = p.delta_record + record * p.value_dim + column;
+    decays[row] = F32x16::broadcast(p.decay_record[record]);
+  }
   float* state = p.state + (slot * p.num_value_heads + head) * p.key_dim * p.value_dim + column;
-  const size_t first = slot * p.record_rows * p.num_value_heads + head;
-  for (size_t i = 0; i < p.key_dim; ++i) {
+  const size_t stride = p.value_dim;
+  for (size_t i = 0, end = p.key_dim; i < end; ++i, state += stride) {
     for_each_vector(width, [&](size_t c, size_t lanes) {
-      F32x16 s = load_lanes(state + i * p.value_dim + c, lanes);
-      for (size_t row = 0; row < count; ++row) {
-        const size_t record = first + row * p.num_value_heads;
-        const F32x16 decay = F32x16::broadcast(p.decay_record[record]);
-        const F32x16 key = F32x16::broadcast(p.key_record[record * p.key_dim + i]);
-        s = fma(key, load_lanes(p.delta_record + record * p.value_dim + column + c, lanes), decay * s);
+      F32x16 s = load_lanes(state + c, lanes);
+#pragma GCC unroll 4
+      for (size_t row = 0; row < kRows; ++row) {
+        s = fma(F32x16::broadcast(keys[row][i]), load_lanes(deltas[row] + c, lanes), decays[row] * s);
       }
-      store_lanes(s, state + i * p.value_dim + c, lanes);
+      store_lanes(s, state + c, lanes);
     });
   }
+}
+
+/// The same for the first `count` recorded rows, which come one after another.
+inline void commit_columns(const GatedDeltaRuleParams& p, size_t slot, size_t count, size_t head, size_t column, size_t width) {
+  constexpr size_t kMost = 4;
+  size_t row = 0;
+  for (; row + kMost <= count; row += kMost) commit_rows<kMost>(p, slot, row, head, column, width);
+  if (count - row == 3) commit_rows<3>(p, slot, row, head, column, width);
+  if (count - row == 2) commit_rows<2>(p, slot, row, head, column, width);
+  if (count - row == 1) commit_rows<1>(p, slot, row, head, column, width);
 }
 
 /// Outputs of a head in `count` rows from `row` on, normed and gated in place; left alone where the call has no norm.
