@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu_info_limits.h"
+#include "backends/cpu/kernels/linear_params.h"
 #include "backends/cpu/onednn.h"
 #include "core/error.h"
 
@@ -21,6 +22,11 @@ bool request_amx_tiles() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool is_amd() {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") != 0;
 }
 
 CpuFeatures detect() {
@@ -85,6 +91,8 @@ Availability bf16_prefill(Isa isa) {
 }
 
 }  // namespace
+
+const bool fetches_near = is_amd();
 
 const CpuFeatures& cpu_features() {
   static const CpuFeatures features = detect();

@@ -15,6 +15,10 @@ inline constexpr uint32_t kArrangedFloats = 131072;
 inline constexpr uint32_t kMaxTileFeatures = 20480;
 inline constexpr uint32_t kArrangedTileRows = 8;
 
+/// Whether weights are fetched ahead into the first-level cache, not the second: faster on AMD (docs/benchmarks.md), and on
+/// Intel, where two threads may share a first level, not measured. Fixed when the program starts (cpu_info.cpp).
+extern const bool fetches_near;
+
 /// A weight [rows, in_features], or a stack of such matrices, in the format that the kernel is for (core/linear_weight.h).
 struct WeightParams {
   uint64_t codes;

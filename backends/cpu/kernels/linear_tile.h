@@ -106,9 +106,10 @@ class Prefetcher {
 
   /// Column c's share of a step; shares come in order, each among the arithmetic of its column. All at once would hold up the
   /// loads of the columns at work.
+  template <bool kNear>
   FORETOKEN_SIMD_INLINE void fetch_share(size_t c) {
-    fetch_share<Row::kBlockBytes>(next_.codes, c);
-    fetch_share<Row::kBlockScaleBytes>(next_.scales, c);
+    fetch_lines<kNear, Row::kBlockBytes>(next_.codes, c);
+    fetch_lines<kNear, Row::kBlockScaleBytes>(next_.scales, c);
     if (c + 1 == kCols) next_ = {next_.codes + kCols * Row::kBlockBytes, next_.scales + kCols * Row::kBlockScaleBytes};
   }
 
@@ -117,11 +118,11 @@ class Prefetcher {
   static constexpr size_t kLine = 64;
 
   /// The lines of the step that begin in bytes [kBytes c, kBytes c + kBytes).
-  template <size_t kBytes>
-  static FORETOKEN_SIMD_INLINE void fetch_share(uintptr_t step, size_t c) {
+  template <bool kNear, size_t kBytes>
+  static FORETOKEN_SIMD_INLINE void fetch_lines(uintptr_t step, size_t c) {
 #pragma GCC unroll 4
     for (size_t line = (kBytes * c + kLine - 1) / kLine * kLine; line < kBytes * (c + 1); line += kLine) {
-      __builtin_prefetch(pointer<const char>(step + line), 0, 2);
+      __builtin_prefetch(pointer<const char>(step + line), 0, kNear ? 3 : 2);
     }
   }
 
@@ -165,13 +166,13 @@ struct Accumulators {
     });
   }
   /// The whole block at k, its spans scaled before they are added where the format says so.
-  template <class XPieces, bool kFull, class Row>
+  template <class XPieces, bool kFull, bool kNear, class Row>
   FORETOKEN_SIMD_INLINE void add_block(const float* const* x, const Row* w, size_t k, size_t count,
                                        Prefetcher<Row, kCols>& prefetcher) {
     typename Row::template Block<kFull> blocks[kCols];
 #pragma GCC unroll 8
     for (size_t c = 0; c < kCols; ++c) {
-      if constexpr (kFull) prefetcher.fetch_share(c);
+      if constexpr (kFull) prefetcher.template fetch_share<kNear>(c);
       blocks[c].open(w[c], k, count);
     }
     const float* x_block[kRows];
@@ -230,12 +231,14 @@ struct Accumulators {
 };
 
 /// Adds columns [begin, end) of w; only at the end of the rows may that be a part of a block.
-template <class XPieces, size_t kRows, size_t kCols, class Row>
+template <class XPieces, bool kNear, size_t kRows, size_t kCols, class Row>
 FORETOKEN_SIMD_INLINE void add_columns(Accumulators<kRows, kCols>& acc, const float* const* x, const Row* w, size_t begin,
                                        size_t end, Prefetcher<Row, kCols>& prefetcher) {
   size_t k = begin;
-  for (; k + Row::kBlock <= end; k += Row::kBlock) acc.template add_block<XPieces, true>(x, w, k, Row::kBlock, prefetcher);
-  if (k < end) acc.template add_block<XPieces, false>(x, w, k, end - k, prefetcher);
+  for (; k + Row::kBlock <= end; k += Row::kBlock) {
+    acc.template add_block<XPieces, true, kNear>(x, w, k, Row::kBlock, prefetcher);
+  }
+  if (k < end) acc.template add_block<XPieces, false, kNear>(x, w, k, end - k, prefetcher);
 }
 
 /// sums[r * kMaxTileColumns + c], the sum of `acc` times the scale of the row of w.
@@ -281,7 +284,11 @@ void dot_columns(const float* const* x, const Rows& weights, size_t first, size_
         } else {
           acc = partial[(c0 - run) / kCols];
         }
-        add_columns<XPieces>(acc, rows, w, begin, end, prefetcher);
+        if (fetches_near) {
+          add_columns<XPieces, true>(acc, rows, w, begin, end, prefetcher);
+        } else {
+          add_columns<XPieces, false>(acc, rows, w, begin, end, prefetcher);
+        }
         if (end == in_features) {
           store_sums(acc, w, sums + c0);
         } else {
